@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -22,6 +23,7 @@
 #include "foretoken_version.h"
 #include "framework/model/model_files.h"
 #include "framework/model/open_model.h"
+#include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 #include "kernels/formats/activations/activation_format.h"
@@ -59,8 +61,23 @@ json run_of(const QualityOptions& o, const json& model, const std::string& dtype
   return complete_run(document, registries, "quality");
 }
 
-// The model can be loaded with the run's type of weights, as far as its configuration tells.
-void expect_type(const json& run) {
+// "auto (int4)": what tables call the type of weights of a model that is quantized as it is stored.
+std::string stored_type(const OpenModel& open) {
+  std::string names;
+  for (const WeightFormat* format : open.tensors->formats()) {
+    const auto* q = open.config.quantization.get();
+    const auto same = [&](const Precision& p) {
+      return p.weights == format && p.activations == (q ? q->activations().format() : nullptr);
+    };
+    const auto found = std::ranges::find_if(precisions(), same);
+    names += (names.empty() ? "" : ", ") + (found == precisions().end() ? format->name() : found->name);
+  }
+  return names.empty() ? "auto" : "auto (" + names + ")";
+}
+
+// The type of a run's weights, as tables have it. An Error: the model cannot be loaded with it, as far as its
+// configuration tells.
+std::string expect_type(const json& run) {
   const OpenModel open = open_model(target_of(run), [](const std::string& directory) {
     const std::filesystem::path path = locate(directory);
     expect_model(path);
@@ -68,6 +85,8 @@ void expect_type(const json& run) {
   });
   if (const Precision* precision = find_precision(open.dtype))
     expect_blocks(open.config, *precision->weights, "leave '" + open.dtype + "' out of --dtype");
+  const std::string dtype = target_of(run).dtype;
+  return dtype == "auto" ? stored_type(open) : dtype;
 }
 
 WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const ModelInfo* reference) {
@@ -89,7 +108,7 @@ class Measurement {
   // `reference`: a run, or null.
   Measurement(const QualityOptions& options, Workbench& bench, const std::vector<json>& runs, json reference)
       : o_(options), bench_(bench), reference_(std::move(reference)) {
-    for (const json& run : runs) expect_type(run);
+    for (const json& run : runs) types_[target_of(run).dtype] = expect_type(run);
     const json& run = runs.front();
     const ModelInfo model = bench_.target_info(run, "");
     const std::optional<ModelInfo> other =
@@ -114,7 +133,7 @@ class Measurement {
     const std::vector<TokenScore> scores =
         predict(text_, reading, beside.get(), [&](double d) { show("text", share * d); });
     QualityRow r{model->info().name,
-                 target_of(run).dtype,
+                 types_.at(target_of(run).dtype),
                  target_of(run).kv_dtype,
                  model->info().weight_bytes,
                  model->info().kv.bytes_per_row(),
@@ -174,6 +193,7 @@ class Measurement {
   const json reference_;
   WindowOptions windows_;
   Text text_;
+  std::map<std::string, std::string> types_;  // what tables call a type of weights
   std::vector<Prompt> prompts_;
   Outputs outputs_;  // of the reference
 };

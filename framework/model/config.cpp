@@ -35,7 +35,7 @@ std::string architecture_of(const Fields& config) {
 }
 
 // Keys that change what the model computes in a way that this project does not implement.
-void refuse_what_is_missing_here(const Fields& config) {
+void refuse_unsupported(const Fields& config) {
   if (config.string_or("hidden_act", "silu") != "silu")
     config.refuse("hidden_act", "the only activation supported is \"silu\"");
   if (config.boolean_or("use_sliding_window", false))
@@ -134,7 +134,7 @@ ModelConfig read_config(const json& j, const std::string& where) {
   const Fields config(j, where);
   ModelConfig m;
   m.architecture = architecture_of(config);
-  refuse_what_is_missing_here(config);
+  refuse_unsupported(config);
   read_shape(config, m);
   read_attention(config, m);
   m.norm_epsilon = config.positive("rms_norm_eps");

@@ -88,6 +88,17 @@ class Quality(InFolder):
         self.assertNotIn("kl", rows[0])
         self.assertEqual(rows[0]["type"], "auto")
 
+    def test_a_stored_type_is_named(self):
+        smoothed = ["--method", "smoothquant", "--calibrate", str(SOURCE / "experiments" / "prompts.jsonl"), "--tokens",
+                    "600"]
+        for name, how in (("int4", []), ("nf4", []), ("int8", smoothed)):
+            subprocess.run([PROGRAM, "quantize", "--model", DRAFT, "--format", name, "--out", name, *how],
+                           cwd=self.here, check=True, capture_output=True, timeout=120)
+            status, out, err = self.run_it("--model", name, "--tokens", "50", "--device", "cpu", "--format", "csv")
+            self.assertEqual(status, 0, err)
+            shown = "w8a8" if how else name
+            self.assertEqual([r["type"] for r in csv.DictReader(io.StringIO(out))], [f"auto ({shown})"])
+
     def test_texts(self):
         text = self.write("text.txt", "The lamp had burned low when the captain came down. " * 30)
         lines = self.write("text.jsonl", json.dumps({"text": "The lamp had burned low."}) + "\n")

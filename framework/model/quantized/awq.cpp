@@ -51,7 +51,7 @@ Awq::Awq(const Fields& settings)
     if (layout != "gemm") settings.refuse(key, "the supported one is \"gemm\"");
   }
   if (const auto* dynamic = settings.find("dynamic"); dynamic && !dynamic->empty())
-    settings.refuse("dynamic", "settings of single modules are not supported");
+    settings.refuse("dynamic", "settings of single modules are not supported; choose a checkpoint without them");
 }
 
 Weight Awq::unpack(const Parts& parts) const {

@@ -58,9 +58,9 @@ void read_strategy(const Fields& weights, CompressedScheme& s) {
   if (s.strategy == Strategy::block) read_block(weights, s);
 }
 
-void refuse_what_is_missing_here(const Fields& weights) {
+void refuse_unsupported(const Fields& weights) {
   if (const auto* dynamic = weights.find("dynamic"); dynamic && *dynamic != false)
-    weights.refuse("dynamic", "scales of weights must be stored");
+    weights.refuse("dynamic", "scales of weights must be stored; choose a checkpoint of static weights");
   const auto* order = weights.find("actorder");
   if (order && *order != false && *order != "weight" && *order != "static")
     weights.refuse("actorder", "the supported ones are \"weight\" and \"static\", which do not change the layout");
@@ -82,7 +82,8 @@ void expect_consistent(const Fields& weights, const CompressedScheme& s, bool fl
   if (s.layout == Layout::microscaling && (s.strategy != Strategy::group || s.group != 32))
     weights.refuse("group_size", "the format has groups of 32");
   if (s.layout == Layout::packed && !s.symmetric && s.strategy != Strategy::group && s.strategy != Strategy::channel)
-    weights.refuse("strategy", "packed zero points are supported for groups and channels");
+    weights.refuse("strategy",
+                   "packed zero points are supported for groups and channels; choose a checkpoint of these");
 }
 
 Activations read_activations(const Fields& inputs) {
@@ -108,12 +109,13 @@ CompressedScheme CompressedScheme::read(const Fields& group, const std::string& 
   s.layout = layout_of(group, format, floats);
   s.bits = weights.integer_or("num_bits", 1, 32, 8);
   s.symmetric = weights.boolean_or("symmetric", true);
-  refuse_what_is_missing_here(weights);
+  refuse_unsupported(weights);
   read_strategy(weights, s);
   expect_consistent(weights, s, floats);
   if (group.has("input_activations")) s.activations = read_activations(group.object("input_activations"));
   s.activations.weights = &s.format();
-  if (group.has("output_activations")) group.refuse("output_activations", "outputs that are rounded are not supported");
+  if (group.has("output_activations"))
+    group.refuse("output_activations", "outputs that are rounded are not supported; choose a checkpoint without them");
   return s;
 }
 

@@ -44,20 +44,23 @@ class CompressedTensors final : public Quantization {
   ModuleTargets ignored_;
 };
 
-void refuse_what_is_missing_here(const Fields& settings) {
-  for (const auto& [key, why] : {std::pair("kv_cache_scheme", "caches quantized by a checkpoint are not supported"),
-                                 std::pair("transform_config", "transforms of matrices are not supported"),
-                                 std::pair("moe_sparsity_config", "sparsity is not supported")})
+void refuse_unsupported(const Fields& settings) {
+  for (const auto& [key, why] :
+       {std::pair("kv_cache_scheme",
+                  "caches quantized by a checkpoint are not supported; remove the key, and choose the "
+                  "type of the cache by the option kv_dtype"),
+        std::pair("transform_config", "transforms of matrices are not supported; choose a checkpoint without them"),
+        std::pair("moe_sparsity_config", "sparsity is not supported; choose a checkpoint without it")})
     if (const auto* value = settings.find(key); value && !value->empty()) settings.refuse(key, why);
   if (const auto* sparsity = settings.find("sparsity_config"); sparsity && !sparsity->empty())
     if (!sparsity->is_object() || sparsity->value("format", nlohmann::json()) != "dense")
-      settings.refuse("sparsity_config", "sparsity is not supported");
+      settings.refuse("sparsity_config", "sparsity is not supported; choose a checkpoint without it");
   if (settings.string_or("quantization_status", "compressed") != "compressed")
-    settings.refuse("quantization_status", "the supported one is \"compressed\"");
+    settings.refuse("quantization_status", "the supported one is \"compressed\"; save the model compressed");
 }
 
 CompressedTensors::CompressedTensors(const Fields& settings) : ignored_(settings, "ignore") {
-  refuse_what_is_missing_here(settings);
+  refuse_unsupported(settings);
   const Fields groups = settings.object("config_groups");
   const std::string format = settings.string_or("format", "");
   for (const auto& [name, group] : groups.all().items())
@@ -182,7 +185,7 @@ Weight unpack_codes(const Parts& parts, const CompressedScheme& s) {
     w = unpacking::of_signed(parts, s.format(), parts.of("weight", DType::i8, {parts.out, parts.in}));
   } else {
     w = unpacking::empty(parts, s.format());
-    w.values = unpacking::bytes_of(parts.of("weight", DType::e4m3, {parts.out, parts.in}));
+    w.values = unpacking::e4m3_codes(parts, "weight");
   }
   unpacking::set_scales(w, parts.numbers("weight_scale", grid.shape), grid.block_outputs, grid.block_inputs);
   if (const Tensor zeros = zeros_of(parts, s, grid.shape))

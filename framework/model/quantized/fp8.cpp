@@ -43,7 +43,9 @@ Fp8::Fp8(const Fields& settings) : excluded_(settings, "modules_to_not_convert")
   if (settings.string_or("scale_fmt", "float") != "float")
     settings.refuse("scale_fmt", "the supported one is \"float\"");
   if (const auto* scheme_of_cache = settings.find("kv_cache_scheme"); scheme_of_cache && !scheme_of_cache->empty())
-    settings.refuse("kv_cache_scheme", "caches quantized by a checkpoint are not supported");
+    settings.refuse("kv_cache_scheme",
+                    "caches quantized by a checkpoint are not supported; remove the key, and choose the type of the "
+                    "cache by the option kv_dtype");
   if (!settings.has("weight_block_size")) return;
   const auto& block = settings.array("weight_block_size");
   for (const auto& size : block)
@@ -58,7 +60,7 @@ Weight Fp8::unpack(const Parts& parts) const {
   if (scale == "weight_scale_inv" && parts.has("weight_scale"))
     parts.refuse(scale, "stands beside 'weight_scale', so that it is not clear which is meant; remove one of them");
   Weight w = unpacking::empty(parts, format());
-  w.values = unpacking::bytes_of(parts.of("weight", DType::e4m3, {parts.out, parts.in}));
+  w.values = unpacking::e4m3_codes(parts, "weight");
   if (block_inputs_ == 0) {
     unpacking::set_scales(w, parts.number(scale), w.out, w.in);
     return with_rounded_inputs(std::move(w), parts, activations());

@@ -75,15 +75,15 @@ std::vector<std::string> quantized_modules(const Fields& settings) {
   return all;
 }
 
-void refuse_what_is_missing_here(const Fields& settings) {
+void refuse_unsupported(const Fields& settings) {
   if (const std::string type = settings.string_or("pack_dtype", "int32"); type != "int32")
     settings.refuse("pack_dtype", "the supported one is \"int32\"");
   if (settings.boolean_or("is_marlin_format", false))
     settings.refuse("is_marlin_format", "only false is supported; choose the checkpoint before its conversion");
   if (const auto* dynamic = settings.find("dynamic"); dynamic && !dynamic->empty())
-    settings.refuse("dynamic", "settings of single modules are not supported");
+    settings.refuse("dynamic", "settings of single modules are not supported; choose a checkpoint without them");
   if (const auto* adapter = settings.find("adapter"); adapter && !adapter->empty())
-    settings.refuse("adapter", "adapters are not supported");
+    settings.refuse("adapter", "adapters are not supported; choose the checkpoint without them");
 }
 
 Gptq::Gptq(const Fields& settings)
@@ -95,7 +95,7 @@ Gptq::Gptq(const Fields& settings)
       quantized_(quantized_modules(settings)) {
   if (bits_ != 4 && bits_ != 8) settings.refuse("bits", "the supported ones are 4 and 8");
   if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs");
-  refuse_what_is_missing_here(settings);
+  refuse_unsupported(settings);
   const char* key = settings.has("checkpoint_format") ? "checkpoint_format" : "format";
   const std::string version = settings.string_or(key, "gptq");
   if (version == "gptq_v2")

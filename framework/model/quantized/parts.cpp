@@ -1,6 +1,7 @@
 #include "framework/model/quantized/parts.h"
 
 #include <cmath>
+#include <limits>
 
 #include "framework/model/convert.h"
 #include "kernels/error.h"
@@ -36,8 +37,12 @@ Tensor Parts::numbers(const std::string& part, const Shape& shape) const {
   const Tensor stored = any(part);
   expect(part, stored, "F32, BF16 or F16", is_number(stored), shape);
   const Tensor all = converted(stored, DType::f32);
+  constexpr float kMost = std::numeric_limits<float>::max() / 512;  // codes are below 512
   for (const float x : all.values<float>())
-    if (!std::isfinite(x)) refuse(part, "holds a NaN or an infinity; download the checkpoint again, or quantize anew");
+    if (!(std::abs(x) <= kMost))
+      refuse(part, std::string("holds ") +
+                       (std::isfinite(x) ? "a number so large that weights become infinite" : "a NaN or an infinity") +
+                       "; download the checkpoint again, or quantize anew");
   return all;
 }
 

@@ -21,7 +21,7 @@ class Parts {
   Tensor any(const std::string& part) const { return checkpoint_.tensor(module_ + "." + part); }
   // Of this type and shape, else an Error.
   Tensor of(const std::string& part, DType type, const Shape& shape) const;
-  // Finite numbers of this shape, as f32: from F32, BF16 or F16.
+  // Numbers of this shape whose products with codes are finite, as f32: from F32, BF16 or F16.
   Tensor numbers(const std::string& part, const Shape& shape) const;
   // A tensor of one element, of any shape.
   Tensor number(const std::string& part) const;

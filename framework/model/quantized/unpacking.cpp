@@ -1,6 +1,7 @@
 #include "framework/model/quantized/unpacking.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <vector>
 
@@ -55,7 +56,18 @@ void set_scales(Weight& w, const Tensor& blocks, std::int64_t block_outputs, std
   w.scales = e.values, w.group = e.group;
 }
 
-Tensor bytes_of(const Tensor& t) { return {t.owner(), t.raw(), t.shape(), DType::u8}; }
+Tensor e4m3_codes(const Parts& parts, const std::string& part) {
+  const Tensor t = parts.of(part, DType::e4m3, {parts.out, parts.in});
+  Tensor codes(t.owner(), t.raw(), t.shape(), DType::u8);
+  constexpr int kMagnitude = 0x7f;  // all of its bits: NaN
+  std::atomic<bool> nan = false;
+  in_parallel(parts.out, parts.in, [&](std::int64_t begin, std::int64_t end) {
+    const std::uint8_t *from = codes.row<std::uint8_t>(begin), *to = from + (end - begin) * parts.in;
+    if (std::any_of(from, to, [](std::uint8_t code) { return (code & kMagnitude) == kMagnitude; })) nan = true;
+  });
+  if (nan) parts.refuse(part, "holds a NaN; download the checkpoint again, or quantize anew");
+  return codes;
+}
 
 bool all_zero(const Tensor& numbers) {
   return std::ranges::all_of(numbers.values<float>(), [](float x) { return x == 0; });

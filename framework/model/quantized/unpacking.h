@@ -36,8 +36,8 @@ Expanded expanded(const Tensor& blocks, std::int64_t out, std::int64_t in, std::
 // Sets scales and group of a weight.
 void set_scales(Weight& w, const Tensor& blocks, std::int64_t block_outputs, std::int64_t block_inputs);
 
-// The memory of a tensor of one byte an element as U8.
-Tensor bytes_of(const Tensor& t);
+// The codes of a part F8_E4M3 [out, in], as U8. Throws Error for a NaN among them.
+Tensor e4m3_codes(const Parts& parts, const std::string& part);
 
 // Whether every element is 0: such zero points or biases change nothing.
 bool all_zero(const Tensor& numbers);

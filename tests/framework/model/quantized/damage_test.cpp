@@ -132,6 +132,25 @@ TEST(DamagedCompressed, AnotherShapeThanConfigJson) {
            "weight_shape' says [64, 63], but config.json requires [64, 64]"));
 }
 
+TEST(DamagedFloats, NanAmongCodes) {
+  for (const std::string name : {"fp8-tensor", "ct-fp8", "ct-fp8-tensor"})
+    for (const std::uint8_t code : {0x7f, 0xff}) {
+      const auto last = [&](ModelFolder& m) {
+        Tensor& t = m.tensors.at(kUp + ".weight");
+        static_cast<std::uint8_t*>(t.raw())[t.bytes() - 1] = code;
+      };
+      EXPECT_TRUE(says(refusal(name, last), "tensor '" + kUp + ".weight' holds a NaN", "download")) << name;
+    }
+}
+
+TEST(DamagedFloats, ScalesThatMakeInfiniteWeights) {
+  const auto large = [](float x) {
+    return refusal("fp8-tensor", [x](ModelFolder& m) { set_first(m.tensors.at(kUp + ".weight_scale"), x); });
+  };
+  EXPECT_EQ(large(1e35f), "");
+  EXPECT_TRUE(says(large(1e37f), kUp + ".weight_scale' holds a number so large that weights become infinite"));
+}
+
 TEST(DamagedMicroscaling, BytesAndScales) {
   for (const auto& [name, codes, scales] : {std::tuple("mxfp4", ".weight_blocks", ".weight_scales"),
                                             std::tuple("ct-mxfp4", ".weight_packed", ".weight_scale")}) {

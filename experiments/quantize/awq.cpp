@@ -49,16 +49,18 @@ std::vector<Weight> group_products(Backend& host, const Tensor& x, std::int64_t 
 Tensor group_errors(Backend& host, const Tensor& lost, const std::vector<Weight>& products) {
   const std::int64_t out = lost.dim(0), group = products.front().in;
   const Tensor errors = Tensor::host({out, std::int64_t(products.size())}, DType::f32);
-  for (std::size_t g = 0; g < products.size(); ++g) {
-    const Tensor part = lost.columns(std::int64_t(g) * group, group), y = host.linear(part, products[g]);
-    by_all_cores(out, group, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t o = begin; o < end; ++o) {
+  std::vector<Tensor> all;  // d S of each group
+  for (std::size_t g = 0; g < products.size(); ++g)
+    all.push_back(host.linear(lost.columns(std::int64_t(g) * group, group), products[g]));
+  by_all_cores(out, lost.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o)
+      for (std::size_t g = 0; g < all.size(); ++g) {
+        const float *d = lost.row<float>(o) + std::int64_t(g) * group, *y = all[g].row<float>(o);
         double sum = 0;
-        for (std::int64_t i = 0; i < group; ++i) sum += double(part.row<float>(o)[i]) * double(y.row<float>(o)[i]);
+        for (std::int64_t i = 0; i < group; ++i) sum += double(d[i]) * double(y[i]);
         errors.row<float>(o)[g] = float(sum);
       }
-    });
-  }
+  });
   return errors;
 }
 

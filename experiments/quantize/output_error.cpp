@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "framework/model/convert.h"
 #include "framework/model/in_parallel.h"
@@ -19,13 +21,12 @@ Tensor outputs(Backend& device, const Tensor& x, const Weight& w) {
 }
 
 double squares(const Tensor& y) {
-  double all = 0;
-  for (std::int64_t r = 0; r < y.dim(0); ++r) {
-    double row = 0;
-    for (const float v : y.rows(r, 1).values<float>()) row += double(v) * double(v);
-    all += row;
-  }
-  return all;
+  std::vector<double> rows(std::size_t(y.dim(0)), 0.0);
+  by_all_cores(y.dim(0), y.dim(1), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (const float v : y.rows(r, 1).values<float>()) rows[std::size_t(r)] += double(v) * double(v);
+  });
+  return std::accumulate(rows.begin(), rows.end(), 0.0);
 }
 
 Tensor difference(const Tensor& a, const Tensor& b) {

@@ -4,6 +4,8 @@
 // on an H200), whereas a kernel runs concurrently with the kernels before and after it.
 #include <algorithm>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/memory/transfers.cuh"
@@ -29,6 +31,20 @@ void copy_rows(const ByteRows& from, const ByteRows& to, cudaMemcpyKind kind, cu
   check(cudaMemcpy2DAsync(to.at, std::size_t(to.pitch), from.at, std::size_t(from.pitch), std::size_t(from.bytes),
                           std::size_t(from.rows), kind, stream),
         "copying");
+}
+
+// One core copies a fifth of what the bus carries, so a large piece is divided among some.
+void fill(char* pinned, const char* from, std::int64_t bytes) {
+  constexpr std::int64_t kWorth = 2 << 20, kMost = 4;  // bytes that are worth a thread; threads
+  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency()),
+                     shares = std::clamp<std::int64_t>(bytes / kWorth, 1, std::min(kMost, cores));
+  std::vector<std::jthread> others;
+  const auto copy = [=](std::int64_t s) {
+    const std::int64_t begin = bytes * s / shares, end = bytes * (s + 1) / shares;
+    std::memcpy(pinned + begin, from + begin, std::size_t(end - begin));
+  };
+  for (std::int64_t s = 1; s < shares; ++s) others.emplace_back(copy, s);
+  copy(0);
 }
 
 // One 16-byte word a thread; of the last word, bytes after the end are not written.
@@ -121,8 +137,10 @@ void CudaTransfers::send(const ByteRows& host, const ByteRows& device) {
     for (std::int64_t begin = 0; begin < row; begin += kQuarter) {  // a row that does not fit is sent in several copies
       const std::int64_t piece = std::min(kQuarter, row - begin);
       char* const pinned = reserve(here * piece);
-      for (std::int64_t i = 0; i < here; ++i)
-        std::memcpy(pinned + i * piece, from.at + (r + i) * from.pitch + begin, std::size_t(piece));
+      if (piece == from.pitch)
+        fill(pinned, from.at + r * from.pitch, here * piece);
+      else
+        for (std::int64_t i = 0; i < here; ++i) fill(pinned + i * piece, from.at + (r + i) * from.pitch + begin, piece);
       copy_rows({pinned, here, piece, piece}, {to.at + r * to.pitch + begin, here, piece, to.pitch},
                 cudaMemcpyHostToDevice, stream_);
     }

@@ -151,7 +151,7 @@ Prepared prepared(const Given& g) {
 
 int run_check(const Given& g, int width) {
   const CheckReport report = check([&g] { return prepared(g); }, {g.threads, g.seconds, g.laws});
-  const Question question{command_of(g), report.plugins};
+  const Question question{command_of(g), report.plugins, g.laws};
   const std::string text =
       g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
   print(text);

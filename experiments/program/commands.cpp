@@ -74,10 +74,15 @@ json component_config(const std::string& text, const std::string& option) {
   return config;
 }
 
+void add_tables(CLI::App& command, std::vector<std::string>& tables) {
+  add_list_option(command, "--tables", tables,
+                  "which of main, theory, positions, categories, phases, memory, best (default: all)");
+}
+
 void add_run(CLI::App& app, Action& action) {
   struct Given {
     std::string file, results;
-    std::vector<std::string> set, plugins;
+    std::vector<std::string> set, plugins, tables;
     bool quiet = false, share = false;
     Look look;
   };
@@ -92,9 +97,11 @@ void add_run(CLI::App& app, Action& action) {
   c->add_flag("--share-baselines", g->share,
               "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
               "hold (a GPU)");
+  add_tables(*c, g->tables);
   add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {
+      expect_tables(g->tables);  // before anything is measured
       const std::filesystem::path file = g->file;
       const auto document = read_document(file);
       Workbench bench(g->plugins);
@@ -104,7 +111,8 @@ void add_run(CLI::App& app, Action& action) {
                                               : std::filesystem::path(g->results);
       const SweepOutcome outcome =
           run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
-      if (!outcome.lines.empty()) print(show(outcome.lines, {g->look.chosen(), {}, terminal_columns(STDOUT_FILENO)}));
+      if (!outcome.lines.empty())
+        print(show(outcome.lines, {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
       return outcome.exit_code();
     };
   });
@@ -126,8 +134,7 @@ void add_show(CLI::App& app, Action& action) {
   const auto g = std::make_shared<Given>();
   CLI::App* c = app.add_subcommand("show", "tables of stored results");
   c->add_option("results", g->file, "a file of results")->required();
-  add_list_option(*c, "--tables", g->tables,
-                  "which of main, theory, positions, categories, phases, best (default: all)");
+  add_tables(*c, g->tables);
   add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {

@@ -42,12 +42,21 @@ json with_models_told(json run) {
   return run;
 }
 
-// Pointers of leaves that differ between runs, in order.
+// The pointer of the list that an element is in, else the pointer itself: a list is one value.
+std::string whole(std::string pointer) {
+  while (!pointer.empty() && last_part(pointer).find_first_not_of("0123456789") == std::string::npos)
+    pointer = without_last(pointer);
+  return pointer;
+}
+
+// Pointers of leaves and lists that differ between runs, in order.
 std::vector<std::string> differing(const std::vector<json>& runs) {
   std::map<std::string, std::pair<json, std::size_t>> first;  // its first value; how many runs have the same
   for (const json& run : runs) {
-    const json leaves = with_models_told(run).flatten();
-    for (const auto& [pointer, value] : leaves.items()) {
+    const json of = with_models_told(run), leaves = of.flatten();
+    std::map<std::string, json> values;
+    for (const auto& leaf : leaves.items()) values[whole(leaf.key())] = of[json::json_pointer(whole(leaf.key()))];
+    for (const auto& [pointer, value] : values) {
       auto& [known, count] = first.try_emplace(pointer, value, 0).first->second;
       if (known == value) ++count;
     }

@@ -147,12 +147,21 @@ std::string check_text(const CheckReport& report, const Question& question, bool
                {"figure", "figure", "", Column::Kind::text},
                {"s", "seconds", "", Column::Kind::number}},
               {}};
-  for (const KitLaw& law : conformance::kit_laws()) add_law(law, report, details, table);
+  std::vector<KitLaw> asked = conformance::kit_laws();
+  std::erase_if(asked, [&](const KitLaw& law) {
+    return !question.laws.empty() && std::ranges::find(question.laws, law.name) == question.laws.end();
+  });
+  for (const KitLaw& law : asked) add_law(law, report, details, table);
   std::string s = heading(question) + "\n";
   if (report.subjects.size() <= 20)
     for (const std::string& subject : report.subjects) s += "  " + subject + "\n";
   s += "\n" + table.terminal(width) + "\n";
-  for (const KitLaw& law : conformance::kit_laws()) s += law.name + ": " + law.statement + "\n";
+  const auto applied = [&](const KitLaw& law) {
+    return std::ranges::any_of(
+        report.laws, [&](const LawReport& r) { return r.law == law.name && r.ruling != Ruling::inapplicable; });
+  };
+  for (const KitLaw& law : asked)
+    if (applied(law)) s += law.name + ": " + law.statement + "\n";
   s += "\n";
   for (const std::string& sentence : report.left_out) s += "Not checked: " + sentence + "\n";
   for (const std::string& sentence : report.sentences) s += sentence + "\n";

@@ -22,9 +22,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 // The named tables, in the order of kTables.
 std::vector<std::string> chosen(const ShowOptions& options) {
-  for (const std::string& name : options.tables)
-    if (std::ranges::find(kTables, name) == kTables.end())
-      throw Error("unknown table '" + name + "': there are " + joined(kTables));
+  expect_tables(options.tables);
   if (options.tables.empty()) return kTables;
   std::vector<std::string> names;
   for (const std::string& name : kTables)
@@ -115,6 +113,12 @@ std::string report(const std::vector<json>& lines, const ShowOptions& options) {
 }
 
 }  // namespace
+
+void expect_tables(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (std::ranges::find(kTables, name) == kTables.end())
+      throw Error("unknown table '" + name + "': there are " + joined(kTables));
+}
 
 std::string show(const std::vector<json>& lines, const ShowOptions& options) {
   return of_lines([&] { return report(lines, options); });

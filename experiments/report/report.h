@@ -10,11 +10,14 @@ namespace foretoken {
 
 struct ShowOptions {
   std::string format = "terminal";  // terminal, markdown, csv, json
-  // main, theory, positions, categories, phases, best; empty: all of them (csv, which holds one table: main with every
-  // figure)
+  // main, theory, positions, categories, phases, memory, best; empty: all of them (csv, which holds one table: main
+  // with every figure)
   std::vector<std::string> tables;
   int width = 118;  // columns of the terminal; 0: no terminal, nothing is cut
 };
+
+// An unknown name of a table is an Error.
+void expect_tables(const std::vector<std::string>& names);
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
 // "cells" (one per line, with every figure) and "best". An unknown format or table, or no lines at all, is an Error.

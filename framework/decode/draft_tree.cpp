@@ -58,6 +58,11 @@ int DraftTree::guess(int parent, Token token) {
   *known.row<Token>(n) = token;
   return n;
 }
+int DraftTree::match(int parent, Token token) const {
+  int n = parent + 1;
+  while (n < nodes && !(*parents.row<std::int32_t>(n) == parent && *known.row<Token>(n) == token)) ++n;
+  return n < nodes ? n : -1;
+}
 
 namespace {
 

@@ -75,6 +75,9 @@ struct DraftTree {
   int grow(int parent, Drawn how);
   // Adds a guess (Drawn::certain) whose token the host knows; returns its index. An Error as grow().
   int guess(int parent, Token token);
+  // The first child of `parent` whose token the host knows to be `token`, -1 where there is none: so that paths with a
+  // common beginning share its nodes.
+  int match(int parent, Token token) const;
   // The device address of the token of node n; null where the host knows it.
   const Token* drawn_at(int n) const { return *known.row<Token>(n) == kUnread ? tokens.row<Token>(n) : nullptr; }
 };

@@ -329,6 +329,12 @@ class Program(InFolder):
             "alpha", self.run_it("show", "results/sweep.jsonl", "--tables", "main", "--format", "markdown")[1]
         )
         self.assertEqual(self.run_it("compare", "results/sweep.jsonl", "results/sweep.jsonl", "--json")[0], 0)
+        shown = self.run_it("show", "results/sweep.jsonl", "--tables", "main")[1]
+        self.assertEqual(self.run_it("run", sweep, "--tables", "main", "--quiet")[1], shown)
+
+    def test_an_unknown_table_is_refused_before_anything_is_measured(self):
+        self.refused("run", self.sweep({}), "--tables", "mean", words=["mean", "main, theory"])
+        self.assertFalse((self.here / "results").exists())
 
     def test_a_second_process_is_refused(self):
         sweep = self.sweep({"/sampling/seed": list(range(200))})

@@ -184,6 +184,10 @@ TEST(Check, ALawThatWasNotNamedIsListedAsNotRun) {
   EXPECT_NE(
       check_text(report, {"foretoken check"}, false, 160).find("The laws that were run hold, others were not run ("),
       std::string::npos);
+  const std::string text = check_text(report, {"foretoken check", {}, {"cache"}}, false, 160);
+  EXPECT_NE(text.find("\ncache  "), std::string::npos) << text;
+  EXPECT_NE(text.find("\ncache: "), std::string::npos) << text;
+  EXPECT_EQ(text.find("\nexact"), std::string::npos) << text;
   EXPECT_THROW(checked(all_registries(), {{"name", "coupled"}}, {"cash"}), std::exception);
   EXPECT_FALSE(checked(all_registries(), {{"name", "coupled"}}, {"mutations"}).holds()) << "nothing was shown";
 }

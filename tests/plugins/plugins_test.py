@@ -49,9 +49,9 @@ class Plugins(unittest.TestCase):
         cls.program = prefix / "bin" / "foretoken"
         share = prefix / "share" / "foretoken"
         cls.bigram = cls.built("bigram", share / "drafters" / "template", prefix)
-        cls.matching = cls.built("matching", share / "verifiers" / "template", prefix)
-        cls.followers = cls.built("followers", share / "drafters" / "template_tree", prefix)
-        cls.stride = cls.built("stride", share / "drafters" / "template_policy", prefix)
+        cls.lenient = cls.built("lenient", share / "verifiers" / "template", prefix)
+        cls.branches = cls.built("branches", share / "drafters" / "template_tree", prefix)
+        cls.running_rate = cls.built("running_rate", share / "drafters" / "template_policy", prefix)
         recipe = (share / "drafters" / "template" / "CMakeLists.txt").read_text()
         code = {"faults": (SOURCE / "tests" / "plugins" / "faults.cpp").read_text(), "repeat": example_of("README.md")}
         for name, text in code.items():
@@ -64,7 +64,8 @@ class Plugins(unittest.TestCase):
 
     @classmethod
     def built(cls, name, template, prefix, more=()):
-        source, build = cls.here / f"my {name}", cls.here / f"build of {name}"
+        source = cls.here / f"my {name}"
+        build = source / "build"
         shutil.copytree(template, source)
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         configured = checked("cmake", "-S", source, "-B", build, *generator, *more, f"-DCMAKE_PREFIX_PATH={prefix}",
@@ -101,9 +102,30 @@ class Plugins(unittest.TestCase):
         return self.here / f"{name}.so"
 
     def test_templates_are_short(self):
-        for file, most in (("drafters/template/bigram.cpp", 60), ("verifiers/template/matching.cpp", 60),
-                           ("drafters/template_policy/stride.cpp", 65), ("drafters/template_tree/followers.cpp", 95)):
+        for file, most in (("drafters/template/bigram.cpp", 60), ("verifiers/template/lenient.cpp", 90),
+                           ("drafters/template_policy/running_rate.cpp", 85),
+                           ("drafters/template_tree/branches.cpp", 75)):
             self.assertLess(len((SOURCE / file).read_text().splitlines()), most, file)
+
+    def test_the_pages_show_the_templates(self):
+        for file in ("drafters/template_tree/branches.cpp", "drafters/template_policy/running_rate.cpp",
+                     "verifiers/template/lenient.cpp"):
+            page = Path(file).parts[0] + "/README.md"
+            self.assertIn(f"```cpp\n{(SOURCE / file).read_text()}```\n", (SOURCE / page).read_text(),
+                          f"{page} should show {file} as it is")
+
+    def test_the_sweeps_of_the_templates_run(self):
+        small = ("/workload/limit=2", "/workload/max_new_tokens=6", "/measure/repeats=1", "/measure/warmup=false",
+                 "/engine/device=cpu", "/engine/threads=1")
+        for name, runs in (("bigram", 4), ("branches", 3), ("running_rate", 6), ("lenient", 6)):
+            with self.subTest(name):
+                folder = self.here / f"my {name}"
+                done = checked(self.program, "run", "sweep.json", "--quiet", "--json",
+                               *(word for setting in small for word in ("--set", setting)), cwd=folder)
+                lines = [json.loads(line) for line in (folder / "results" / "sweep.jsonl").read_text().splitlines()]
+                self.assertEqual(len(lines), runs, done)
+                self.assertIn(f"build/lib{name}.so", {p["path"] for line in lines for p in line["run"]["plugins"]})
+                self.assertEqual({line["agreement"]["differing_texts"] for line in lines}, {0})
 
     def test_a_plugin_includes_one_header_of_ours(self):
         for file in (*SOURCE.glob("drafters/template*/*.cpp"), *SOURCE.glob("verifiers/template*/*.cpp"),
@@ -113,11 +135,11 @@ class Plugins(unittest.TestCase):
 
     def test_list_says_where_an_entry_comes_from(self):
         code, out, err = self.run_it(
-            "list", "--plugin", self.bigram, "--plugin", self.matching, "--plugin", self.bigram
+            "list", "--plugin", self.bigram, "--plugin", self.lenient, "--plugin", self.bigram
         )
         self.assertEqual(code, 0, err)
         self.assertRegex(out, rf"bigram: .* from {re.escape(self.bigram)}\n")
-        self.assertRegex(out, rf"matching: .* from {re.escape(self.matching)}\n")
+        self.assertRegex(out, rf"lenient: .* from {re.escape(self.lenient)}\n")
         self.assertEqual(out.count(" from /"), 2)
         listed = json.loads(self.run_it("list", "--json", "--plugin", self.bigram)[1])
         self.assertEqual({d["name"]: d.get("plugin") for d in listed["drafters"]}["bigram"], self.bigram)
@@ -126,23 +148,23 @@ class Plugins(unittest.TestCase):
 
     def test_a_sweep_with_plugins_is_exact_and_knows_them(self):
         document = {"base": BASE, "axes": {"/drafter": [{"name": "ngram"}, {"name": "bigram"}],
-                                           "/verifier": [{"name": "speculative_sampling"}, {"name": "matching"}]}}
-        plugins = ["--plugin", self.bigram, "--plugin", self.matching]
+                                           "/verifier": [{"name": "speculative_sampling"}, {"name": "lenient"}]}}
+        plugins = ["--plugin", self.bigram, "--plugin", self.lenient]
         lines = self.sweep("both", document, *plugins)
         used = {(r["drafter"]["name"], r["verifier"]["name"]): [p["path"] for p in r["plugins"]]
                 for r in (line["run"] for line in lines)}
-        self.assertEqual(used, {("ngram", "speculative_sampling"): [], ("ngram", "matching"): [self.matching],
+        self.assertEqual(used, {("ngram", "speculative_sampling"): [], ("ngram", "lenient"): [self.lenient],
                                 ("bigram", "speculative_sampling"): [self.bigram],
-                                ("bigram", "matching"): [self.bigram, self.matching]})
+                                ("bigram", "lenient"): [self.bigram, self.lenient]})
         for line in lines:
             self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (4, 0))
         bigram = lines[2]["repeats"][0]["speculative"]
         self.assertGreater(bigram["accepted"], 0)
         self.assertEqual(len(self.sweep("both", document, *plugins)), 4, "nothing is measured again")
         changed = self.here / "changed.so"
-        changed.write_bytes(Path(self.matching).read_bytes() + b"\0")
+        changed.write_bytes(Path(self.lenient).read_bytes() + b"\0")
         again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
-        self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["matching", "matching"])
+        self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["lenient", "lenient"])
 
     def expect_passes_check(self, plugin, *chosen):
         arguments = ["check", "--plugin", plugin, *chosen]
@@ -175,30 +197,54 @@ class Plugins(unittest.TestCase):
         self.expect_passes_check(self.bigram)
 
     def test_the_template_of_a_tree_drafter_passes_check(self):
-        self.expect_passes_check(self.followers)
+        self.expect_passes_check(self.branches)
 
     def test_the_template_of_a_length_policy_passes_check(self):
-        self.expect_passes_check(self.stride)
+        self.expect_passes_check(self.running_rate)
 
     def test_the_template_of_a_verifier_passes_check(self):
         for drafter in ('{"name": "draft_model", "model": "table:other"}', "ngram"):
-            self.expect_passes_check(self.matching, "--drafter", drafter, "--verifier", "matching")
+            self.expect_passes_check(self.lenient, "--drafter", drafter, "--verifier", "lenient")
+
+    def test_the_template_of_a_verifier_has_the_distribution_that_it_states(self):
+        report = json.loads(checked(self.program, "check", "--plugin", self.lenient, "--drafter", "ngram", "--verifier",
+                                    '{"name": "lenient", "lenience": 0.5}', "--laws", "rounds,greedy", "--json"))
+        findings = {law["law"]: law["findings"] for law in report["laws"]}
+        for law in ("rounds", "greedy"):
+            self.assertIn("holds", {f["verdict"] for f in findings[law]}, law)
+        self.assertTrue(report["holds"])
 
     def test_the_drafter_of_the_first_page_passes_check(self):
         self.expect_passes_check(self.repeat)
 
+    def test_check_finds_the_mistakes_that_the_pages_make(self):
+        for page, name, law in (("drafters/README.md", "running_rate", "memory"),
+                                ("verifiers/README.md", "lenient", "rounds")):
+            with self.subTest(name):
+                edit, = re.findall(r"^(sed -i .*) && cmake --build build$", (SOURCE / page).read_text(), re.MULTILINE)
+                folder = self.here / f"mistaken {name}"
+                shutil.copytree(self.here / f"my {name}", folder, ignore=shutil.ignore_patterns("build", "results"))
+                checked("bash", "-c", edit, cwd=folder)
+                checked("cmake", "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Debug",
+                        f"-DCMAKE_PREFIX_PATH={self.here / 'a prefix'}", f"-DCMAKE_CXX_COMPILER={COMPILER}")
+                checked("cmake", "--build", folder / "build")
+                plugin = str(folder / "build" / f"lib{name}.so")
+                code, out, err = self.run_it("check", "--plugin", plugin, "--laws", law)
+                self.assertEqual((code, err), (1, ""))
+                self.assertIn(f"the law '{law}' is broken by ", out)
+
     def test_trees_of_a_plugin_branch_and_change_no_text(self):
-        document = {"base": {**BASE, "drafter": {"name": "followers"}},
-                    "axes": {"/policy": [{"length": 3}, {"length": 3, "nodes": 16}, {"name": "stride"}]}}
-        lines = self.sweep("trees", document, "--plugin", self.followers, "--plugin", self.stride)
+        document = {"base": {**BASE, "drafter": {"name": "branches"}},
+                    "axes": {"/policy": [{"length": 3}, {"length": 3, "nodes": 16}, {"name": "running_rate"}]}}
+        lines = self.sweep("trees", document, "--plugin", self.branches, "--plugin", self.running_rate)
         for line in lines:
             self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (4, 0))
         chain, tree, _ = (line["repeats"][0]["speculative"] for line in lines)
         self.assertGreater(tree["drafted"], chain["drafted"])
         self.assertGreater(tree["drafted"], sum(tree["drafted_at"]), "siblings")
         self.assertEqual([line["repeats"][0]["speculative"]["cut"] for line in lines], [0, 0, 0])
-        cut = self.sweep("cut", {**BASE, "engine": {**BASE["engine"], "step_rows": 4}, "drafter": {"name": "followers"},
-                                 "policy": {"length": 3, "nodes": 16}}, "--plugin", self.followers)
+        cut = self.sweep("cut", {**BASE, "engine": {**BASE["engine"], "step_rows": 4}, "drafter": {"name": "branches"},
+                                 "policy": {"length": 3, "nodes": 16}}, "--plugin", self.branches)
         self.assertGreater(cut[0]["repeats"][0]["speculative"]["cut"], 0)
 
     def test_check_finds_a_plugin_that_lies(self):

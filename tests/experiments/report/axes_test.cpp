@@ -63,6 +63,18 @@ TEST(Axes, EqualTitlesNameTheirParents) {
   EXPECT_EQ(titles(Axes(runs, {})), (Titles{"target/model", "drafter/model"}));
 }
 
+TEST(Axes, AListIsOneValue) {
+  std::vector<json> runs(3, run("draft_tree", 2));
+  runs[0]["drafter"]["shape"] = {1, 1, 1};
+  runs[1]["drafter"]["shape"] = {3, 1};
+  runs[2]["drafter"]["shape"] = json::parse("[[0], [1], [0, 0]]");
+  for (const Axes& axes : {Axes(runs, {"/drafter/shape"}), Axes(runs, {})}) {
+    EXPECT_EQ(titles(axes), Titles{"shape"});
+    EXPECT_EQ(axes.cell(0, runs[1]).shown(), "[3,1]");
+    EXPECT_EQ(axes.cell(0, runs[2]).shown(), "[[0],[1],[0,0]]");
+  }
+}
+
 TEST(Axes, ASingleRunIsToldByItsDrafter) {
   EXPECT_EQ(Axes({run("ngram", 2)}, {"/policy/length"}).label(run("ngram", 2)), "drafter ngram");
 }

@@ -87,16 +87,19 @@ Cases options_cases(const Candidate& c, const Environment& e) {
 
 Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
-  for (const int vocab : {3, 4})
-    all.push_back({std::to_string(vocab) + " tokens",
-                   [s = under_length(c, 4, 9), vocab] {
+  const auto add = [&](const std::string& scenario, int vocab, int length, int nodes, int requests) {
+    all.push_back({scenario,
+                   [=, s = under_length(c, length, nodes)] {
                      ReferenceBackend b;
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
                          s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
-                         table_models(target), random_requests(5, vocab, 10, 16, 11));
+                         table_models(target), random_requests(requests, vocab, 10, 16, 11));
                    },
                    drafter_of(c)});
+  };
+  add("3 tokens", 3, 4, 9, 5), add("4 tokens", 4, 4, 9, 5);
+  add("12 levels", 3, 12, 24, 2);  // the law `exact` enumerates the first levels alone
   return all;
 }
 

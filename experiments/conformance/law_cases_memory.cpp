@@ -84,6 +84,7 @@ LawCase policy_case(const Candidate& c, float temperature) {
 Cases memory_cases(const Candidate& c, const Environment&) {
   const EngineOptions roomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true},
       small{.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 24, .check = true},
+      parts{.batch = 1, .step_rows = 8, .page_rows = 3, .pages = 512, .check = true},
       large{.batch = 4, .step_rows = 2048, .page_rows = 16, .pages = 512, .check = true};
   const auto requests = random_requests(10, 4, 12, 24, 5);
   Cases all;
@@ -94,6 +95,8 @@ Cases memory_cases(const Candidate& c, const Environment&) {
     all.push_back(memory_case(c, "10 requests", none, temperature, roomy, 4, requests));
     all.push_back(memory_case(c, "preempted in a small pool", preempted, temperature, small, 4, requests));
     all.push_back(memory_case(c, "forgotten now and then", forgotten, temperature, roomy, 4, requests));
+    all.push_back(
+        memory_case(c, "prompts read in parts", none, temperature, parts, 4, random_requests(3, 4, 30, 16, 7)));
     all.push_back(memory_case(c, "long prompts that share passages", none, temperature, large, 16,
                               self_similar_requests(12, 16, 16)));
   }

@@ -23,7 +23,7 @@ class Forcing : public Chance {
   }
   Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override {
     const Which which{name.node, name.index, draws.scope};
-    if (name.role == Role::draft && !met.insert(which).second) reused = true;
+    if (name.role == Role::draft && !met.insert(which).second && !reused) reused = which;
     if (!forced_ || name.role != Role::draft || which != which_)
       return invert_cdf(scalar_tiles(law), vocab, draws.uniform(name));
     possible = possible && law(token_) > 0;
@@ -36,7 +36,7 @@ class Forcing : public Chance {
   }
 
   std::set<Which> met;
-  bool reused = false;             // two draws had one name
+  std::optional<Which> reused{};   // the name that two draws had
   bool possible = true;            // the forced token might have been drawn
   std::vector<double> drawn_from;  // the distribution of the forced draw
 
@@ -74,7 +74,11 @@ class Round {
     std::set<int> moved;
     ++f.cases;
     for (const Which& which : free.met) force(which, moved, f);
-    if (!free.reused && f.holds) expect_drawn(tree, moved, f);
+    if (free.reused && f.holds)
+      f.fail(where() + "two draws of one round have the name " + std::to_string((*free.reused)[0]) + ", index " +
+             std::to_string((*free.reused)[1]) +
+             ", and so the same random number; name each by the node that it draws");
+    if (f.holds) expect_drawn(tree, moved, f);
   }
 
  private:

@@ -78,8 +78,8 @@ void compare(const Joint& found, const Joint& law, const std::string& note, Find
   if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
   std::string text;
   for (const Tokens& t : where) text += "[" + text_of(t) + "]";
-  f.fail("total variation " + std::to_string(variation) + ", probabilities sum to " + std::to_string(mass) +
-         ", worst at " + text + " by " + std::to_string(worst) + note);
+  f.fail("total variation " + text_of(variation) + ", probabilities sum to " + std::to_string(mass) + ", worst at " +
+         text + " by " + text_of(worst) + note);
 }
 
 // One token less, with the length limit equally close.

@@ -1,6 +1,7 @@
 // memory of a length policy: what it keeps of other sequences, or by their place in the batch, changes no budget.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "experiments/conformance/laws.h"
 
@@ -31,7 +32,7 @@ class Followed : public LengthPolicy {
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> given = inner_->budgets(past);
     for (std::size_t i = 0; i < past.size() && given.size() == past.size(); ++i) {
-      last_[past[i].id] = past[i];
+      known_.insert(past[i].id);
       compare(given[i], *of(past[i].id), past[i],
               "sequence " + std::to_string(past[i].id) + " at length " + std::to_string(past[i].length));
     }
@@ -46,19 +47,49 @@ class Followed : public LengthPolicy {
     alone_.erase(sequence.id);
   }
 
-  // Every sequence has ended: one that comes with a known id is unknown to the policy.
+  // Every sequence has ended: one that comes with a known id is unknown to the policy, in its first round and, since
+  // what is left may show only after some rounds, in those that follow.
   void expect_forgotten() {
-    for (auto& [id, past] : last_) {
-      past.rounds = past.drafted = past.accepted = 0, past.acceptance = -1, past.length = 3, past.batch = 1;
-      past.room = inner_->traits();
-      const std::vector<Budget> given = inner_->budgets({&past, 1});
-      if (given.size() == 1)
-        compare(given[0], *make_(), past,
-                "sequence " + std::to_string(id) + " has ended and was forgotten, and a new one of this id");
-    }
+    for (const SequenceId id : known_)
+      for (const bool accepts : {true, false}) live_again(id, accepts);
   }
 
  private:
+  // A sequence of a known id, whose drafts are all accepted, or all rejected.
+  void live_again(SequenceId id, bool accepts) {
+    const auto alone = make_();
+    Sequence sequence;
+    sequence.id = id, sequence.tokens = {0, 0, 0}, sequence.prompt_length = 3;
+    PastOnly past;
+    past.id = id, past.length = 3, past.batch = 1, past.room = inner_->traits();
+    for (; past.rounds < 4; ++past.rounds) {
+      const std::vector<Budget> given = inner_->budgets({&past, 1});
+      if (given.size() != 1) break;
+      compare(given[0], *alone, past,
+              "sequence " + std::to_string(id) +
+                  " has ended and was forgotten, and a new one of this id, in its round " +
+                  std::to_string(past.rounds + 1) + ",");
+      past.drafted = given[0].chain(), past.accepted = accepts ? past.drafted : 0;
+      if (past.drafted > 0) past.acceptance = accepts;
+      const StepReport report = report_of(past);
+      inner_->observe(report), alone->observe(report);
+      past.length += past.accepted + 1;
+    }
+    inner_->forget(sequence);
+  }
+  // Of a round with a chain.
+  static StepReport report_of(const PastOnly& past) {
+    SequenceReport r;
+    r.id = past.id, r.judged = true, r.drafted = r.depth = past.drafted;
+    r.accepted = past.accepted, r.rejected = past.accepted < past.drafted;
+    r.levels.assign(std::size_t(past.accepted), {.children = 1, .accepted = 0});
+    if (r.rejected) r.levels.push_back({.children = 1, .accepted = -1});
+    r.emitted.assign(std::size_t(past.accepted) + 1, 0);
+    StepReport report;
+    report.sequences.push_back(std::move(r)), report.rows = past.drafted + 1, report.running = 1;
+    return report;
+  }
+
   std::unique_ptr<LengthPolicy>& of(SequenceId id) {
     std::unique_ptr<LengthPolicy>& policy = alone_[id];
     if (!policy) policy = make_();
@@ -78,7 +109,7 @@ class Followed : public LengthPolicy {
   Make make_;
   Finding& f_;
   std::map<SequenceId, std::unique_ptr<LengthPolicy>> alone_;
-  std::map<SequenceId, PastOnly> last_;
+  std::set<SequenceId> known_;
 };
 
 }  // namespace

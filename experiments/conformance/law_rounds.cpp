@@ -48,8 +48,8 @@ void compare(const EmittedLaw& found, const EmittedLaw& law, const std::string& 
   }
   f.measure = std::max(f.measure, variation);
   if (worst > 1e-12 || std::isnan(worst))
-    f.fail(where + ": total variation " + std::to_string(variation) + ", worst at " + sequence(at) + " by " +
-           std::to_string(worst) + note);
+    f.fail(where + ": total variation " + text_of(variation) + ", worst at " + sequence(at) + " by " + text_of(worst) +
+           note);
 }
 
 Finding exact_round(const RoundCase& c, const RoundOutcomes& found) {

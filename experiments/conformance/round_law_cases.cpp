@@ -1,6 +1,7 @@
 // The scenarios of the law `rounds`: which trees a verifier is judged on, and with which values of its options.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "experiments/conformance/law_cases.h"
@@ -20,6 +21,18 @@ int few_tokens(const Soundness& s) { return s.race ? 2 : 4; }
 RoundCase warped(RoundCase round, float temperature, int top_k) {
   round.warp.temperature = temperature, round.warp.top_k = top_k;
   round.name += ", temperature " + std::to_string(temperature).substr(0, 3);
+  return round;
+}
+
+// Logits are whole numbers, so that several tokens are the most probable: at temperature 0 the first of them is the
+// target's own, and a cut keeps all that are equal.
+RoundCase with_ties(RoundCase round) {
+  round.name += ", ties";
+  round.logits = [logits = round.logits](std::span<const Token> path, bool draft) {
+    std::vector<float> rounded = logits(path, draft);
+    for (float& x : rounded) x = std::round(x);
+    return rounded;
+  };
   return round;
 }
 
@@ -54,6 +67,10 @@ std::vector<RoundCase> few_round_cases_of(const Soundness& soundness) {
     for (int seed = 30; seed < 34; ++seed)
       all.push_back(
           warped(random_round(soundness.takes, 6, few_tokens(soundness), seed), temperature, temperature > 0 ? 3 : 0));
+  for (int seed = 34; seed < 38; ++seed)
+    for (const float temperature : {0.0f, 0.6f})
+      all.push_back(with_ties(
+          warped(random_round(soundness.takes, 6, few_tokens(soundness), seed), temperature, temperature > 0 ? 1 : 0)));
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "experiments/conformance/scenario.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include "experiments/conformance/configurations.h"
@@ -168,6 +169,12 @@ std::string text_of(std::span<const Token> tokens) {
   std::string s;
   for (const Token t : tokens) s += (s.empty() ? "" : " ") + std::to_string(t);
   return s;
+}
+
+std::string text_of(double figure) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", figure);
+  return text;
 }
 
 }  // namespace foretoken::conformance

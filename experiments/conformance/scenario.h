@@ -97,5 +97,6 @@ struct Finding {
 };
 
 std::string text_of(std::span<const Token> tokens);  // "0 2 1"
+std::string text_of(double figure);                  // to three digits: small ones must not read as 0
 
 }  // namespace foretoken::conformance

@@ -116,7 +116,48 @@ TEST(MemoryMutants, LongMatchesInOtherRequestsAreKilledByLongPromptsThatSharePas
   }
 }
 
-enum class PolicyFault { none, by_slot, never_forgets, of_all, of_all_declared, above_the_largest };
+// draft_model; with the fault its model reads a prompt whole or not at all, however many rows it gets for a part.
+class Reader : public Drafter {
+ public:
+  Reader(std::unique_ptr<Drafter> inner, bool whole) : inner_(std::move(inner)), whole_(whole) {}
+  void forget(const Sequence& sequence) override { inner_->forget(sequence), read_.erase(sequence.id); }
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> all(requests.begin(), requests.end());
+    for (DraftRequest& r : all) {
+      int& read = read_[r.sequence->id];
+      if (whole_ && r.sequence->length() - read > r.rows) r.rows = 0, r.budget = {};
+      if (r.rows > 0) read = r.sequence->length();
+    }
+    return inner_->draft(all);
+  }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  bool whole_;
+  std::unordered_map<SequenceId, int> read_;
+};
+
+Candidate reader(bool whole) {
+  Registries registries = all_registries();
+  Entry<Drafter> entry = registries.drafters.entries().at("draft_model");
+  entry.make = [make = entry.make, whole](const json& o, Host& host) {
+    return std::make_unique<Reader>(make(o, host), whole);
+  };
+  registries.drafters.add("reader", entry);
+  return candidate({registries,
+                    {{{"name", "reader"}, {"model", "table:other"}},
+                     {{"name", "fixed"}, {"length", 4}},
+                     {{"name", "speculative_sampling"}}}},
+                   false);
+}
+
+TEST(MemoryMutants, AModelThatReadsPromptsWholeOrNotAtAllIsKilledByPromptsReadInParts) {
+  EXPECT_EQ(broken(reader(false)), "");
+  const std::string why = broken(reader(true), "prompts read in parts");
+  EXPECT_TRUE(has(why, "1 nodes instead of")) << why;
+}
+
+enum class PolicyFault { none, by_slot, never_forgets, forgets_half, of_all, of_all_declared, above_the_largest };
 
 // One more level after a draft that was accepted whole, one less after another.
 class Steps : public LengthPolicy {
@@ -129,19 +170,27 @@ class Steps : public LengthPolicy {
     for (std::size_t i = 0; i < past.size(); ++i) {
       const bool shared = fault_ == PolicyFault::of_all || fault_ == PolicyFault::of_all_declared;
       int& length = lengths_.emplace(shared ? 0 : fault_ == PolicyFault::by_slot ? i : past[i].id, 3).first->second;
-      if (past[i].drafted > 0) length = std::clamp(past[i].accepted == past[i].drafted ? length + 1 : length - 1, 1, 8);
+      if (past[i].drafted > 0) {
+        const bool whole = past[i].accepted == past[i].drafted;
+        int& streak = streaks_[past[i].id];  // drafts in a row that were accepted whole; the third one counts twice
+        streak = whole ? streak + 1 : 0;
+        length = std::clamp(whole ? length + 1 + (streak == 3) : length - 1, 1, 8);
+      }
       if (fault_ == PolicyFault::above_the_largest && past[i].rounds > 2) length = 9;
       all.push_back({.nodes = length + 1, .depth = length});
     }
     return all;
   }
   void forget(const Sequence& sequence) override {
-    if (fault_ != PolicyFault::never_forgets) lengths_.erase(sequence.id);
+    if (fault_ == PolicyFault::never_forgets) return;
+    lengths_.erase(sequence.id);
+    if (fault_ != PolicyFault::forgets_half) streaks_.erase(sequence.id);
   }
 
  private:
   PolicyFault fault_;
   std::unordered_map<std::uint64_t, int> lengths_;
+  std::unordered_map<SequenceId, int> streaks_;
 };
 
 Candidate steps(PolicyFault fault) {
@@ -163,6 +212,11 @@ TEST(MemoryMutants, LengthsByPlaceInTheBatchAreKilledByMemoryOfPolicies) {
 TEST(MemoryMutants, LengthsThatAreNotForgottenAreKilledByMemoryOfPolicies) {
   const std::string why = broken(steps(PolicyFault::never_forgets), kOfPolicies);
   EXPECT_TRUE(has(why, "has ended and was forgotten")) << why;
+}
+
+TEST(MemoryMutants, ARunOfAcceptedDraftsThatIsNotForgottenIsKilledByMemoryOfPolicies) {
+  const std::string why = broken(steps(PolicyFault::forgets_half), kOfPolicies);
+  EXPECT_TRUE(has(why, "has ended and was forgotten, and a new one of this id, in its round ")) << why;
 }
 
 TEST(MemoryMutants, OneLengthForAllIsKilledByMemoryOfPoliciesUnlessItIsDeclared) {

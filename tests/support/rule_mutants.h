@@ -69,6 +69,7 @@ enum class RuleBug {
   selection_of_first,  // of equal ratios the last is selected, but the distribution is that of no ties
   // The target's own token, drawn with a name of its node, or by the race of its position.
   one_draw_for_all_nodes,
+  last_of_equals,  // at temperature 0 the last of the most probable tokens is the target's
   position_of_the_root,
   // A lossy rule: tokens that p gives at least `least`, 0.3 by default, are kept.
   threshold_reversed,

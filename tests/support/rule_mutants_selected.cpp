@@ -59,8 +59,10 @@ struct MatchRule {
     for (int node = 0;;) {
       const std::uint32_t below = bug == RuleBug::position_of_the_root ? 0 : std::uint32_t(v.length),
                           named = bug == RuleBug::one_draw_for_all_nodes ? 0 : std::uint32_t(node);
-      const Token next =
-          race ? lane.race(t.p(node), t.position + below) : lane.draw(t.p(node), {Role::bonus, named, 0});
+      Token next = race ? lane.race(t.p(node), t.position + below) : lane.draw(t.p(node), {Role::bonus, named, 0});
+      if (bug == RuleBug::last_of_equals && t.p(node).row.one_hot)
+        for (Token x = next + 1; x < t.vocab; ++x)
+          if (t.p(node).logits[x] == t.p(node).row.peak) next = x;
       const int match = t.match(node, next);
       if (match < 0) return v.finish(next), v;
       v.follow(node = match, next);

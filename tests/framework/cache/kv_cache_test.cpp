@@ -65,6 +65,18 @@ TEST_F(KvCacheTest, keeps_the_accepted_pending_path_and_moves_it_together) {
   EXPECT_EQ(pool.in_use(), 1);
 }
 
+// A stop rule may cut a sequence below what was confirmed in earlier rounds.
+TEST_F(KvCacheTest, a_sequence_that_was_cut_keeps_no_rows_beyond_its_tokens) {
+  Sequence s = sequence(1, {1, 2, 3, 4, 5, 6});
+  cache.settle(s);
+  chain(s, -1, {1, 2, 3, 4, 5});
+  EXPECT_EQ(cache.settle(s), 5);
+  EXPECT_EQ(cache.held(1).table.size(), 2u);
+  s.tokens.resize(3);
+  EXPECT_EQ(cache.settle(s), 2);
+  EXPECT_EQ(cache.held(1).table.size(), 1u);
+}
+
 // Of two sequences and two caches of one pool.
 TEST_F(KvCacheTest, rows_move_when_the_pool_is_compacted_and_before_its_pages_are_used_again) {
   KvCache other(pool, shape);
@@ -74,7 +86,7 @@ TEST_F(KvCacheTest, rows_move_when_the_pool_is_compacted_and_before_its_pages_ar
     ASSERT_TRUE(c.reserve(s, 3));
     const Tensor t = Tensor::host_copy<Token>(std::vector<Token>{s.last(), 8, 9}, DType::i32);
     for (int i = 0; i < 3; ++i) c.fed(s.id).append(i == 0 ? -1 : 0, {t, {}}, i);
-    key(c, s, 2) = value;
+    key(c, s, 1) = 0, key(c, s, 2) = value;
   };
   branch(cache, a, 1), branch(cache, b, 2), branch(other, a, 3);
   a.tokens = {5, 9, 1}, b.tokens = {6, 9, 1};

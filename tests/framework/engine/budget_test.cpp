@@ -148,6 +148,14 @@ TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   EXPECT_EQ(report.cut, 4);
 }
 
+TEST_F(Budgets, a_tree_that_left_rows_unused_was_not_cut) {
+  options.batch = 2, options.step_rows = 14;
+  const auto e = wide_trees(2, {20, 1}, {20, 1});  // of the 20 nodes there is room for 7, of which 3 are used
+  e->submit(request({1, 2}, 20)), e->submit(request({3, 2}, 20));
+  EXPECT_EQ(cut_of(*e), 0);
+  EXPECT_TRUE(std::ranges::any_of(seen, [](const Budget& b) { return b.nodes > 3 && b.nodes < 20; }));
+}
+
 TEST_F(Budgets, a_tree_that_was_cut_by_the_rows_of_a_step_is_counted) {
   options.batch = 2;
   for (const auto& [rows, some] : {std::pair(6, true), std::pair(64, false)}) {

@@ -129,5 +129,45 @@ TEST_F(Raw, DistributionsHaveThePenalties) {
   EXPECT_EQ(text(0.7f), expected());
 }
 
+// The same, and throws for a sequence of two tokens.
+struct RefusesTwo {
+  Ranked rule;
+  template <class Lane> FORETOKEN_HD Verdict operator()(Lane& lane, const Trial& t) const {
+    if (t.position == 2) throw Error("refused");
+    return rule(lane, t);
+  }
+};
+
+// The rule is then called with each trial alone.
+TEST_F(Raw, AreOfTheOwnRowsBesideASequenceThatFails) {
+  registries.verifiers.replace("mine", {"", "", {}, [](const json&, Host&) {
+                                          return std::make_unique<RuleVerifier<RefusesTwo>>(
+                                              Soundness{.takes = {Drawn::certain}, .raw = true}, RefusesTwo{{2}});
+                                        }});
+  const auto e = engine();
+  e->submit(request({4, 1}, 12)), e->submit(request({1, 2, 3}, 12));
+  std::vector<Sequence> ended;
+  while (!e->idle())
+    for (Sequence& s : e->step().finished) ended.push_back(std::move(s));
+  ASSERT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended[0].finish, Finish::failed);
+  EXPECT_EQ(ended[1].tokens, expected());
+}
+
+TEST_F(Ranks, AreOfTheOwnRowsBesideASequenceThatFails) {
+  registries.verifiers.replace("mine", {"", "", {}, [](const json&, Host&) {
+                                          return std::make_unique<RuleVerifier<RefusesTwo>>(
+                                              Soundness{.takes = {Drawn::certain}, .raw = true}, RefusesTwo{{0}});
+                                        }});
+  configs.verifier = {{"name", "mine"}};
+  const auto e = engine();
+  e->submit(request({4, 1}, 12)), e->submit(request({1, 2, 3}, 12));
+  int failed = 0;
+  while (!e->idle())
+    for (const Sequence& s : e->step().finished) failed += s.finish == Finish::failed;
+  EXPECT_EQ(failed, 1);
+  EXPECT_GT(nodes, 10);
+}
+
 }  // namespace
 }  // namespace foretoken::testing

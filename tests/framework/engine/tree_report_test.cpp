@@ -1,0 +1,28 @@
+// What a step reports of a verified tree: its nodes and levels without absent ones.
+#include "framework/engine/tree_report.h"
+
+#include <gtest/gtest.h>
+
+namespace foretoken::testing {
+namespace {
+
+TEST(TreeReport, nodes_below_an_absent_one_are_absent_too) {
+  // 0 > 1 (absent) > 2 > 3 > 4, and 0 > 5 > 6
+  const std::vector<std::int32_t> parents{-1, 0, 1, 2, 3, 0, 5}, path{5};
+  const std::vector<Token> tokens{7, -1, 3, 2, 1, 4, 4};
+  SequenceReport report;
+  std::vector<int> depth;
+  report_tree(report, parents, tokens, path, depth);
+  EXPECT_EQ(report.drafted, 2);
+  EXPECT_EQ(report.depth, 2);
+  EXPECT_EQ(report.accepted, 1);
+  EXPECT_TRUE(report.rejected) << "the child of the accepted node";
+  ASSERT_EQ(report.levels.size(), 2u);
+  EXPECT_EQ(report.levels[0].children, 1);
+  EXPECT_EQ(report.levels[0].accepted, 0);
+  EXPECT_EQ(report.levels[1].children, 1);
+  EXPECT_EQ(report.levels[1].accepted, -1);
+}
+
+}  // namespace
+}  // namespace foretoken::testing

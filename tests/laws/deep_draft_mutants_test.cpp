@@ -1,0 +1,85 @@
+// Planted bugs in drafters beyond the first levels of a draft, each killed by the law `causal` as `foretoken check`
+// runs it. The same drafter without the bug holds.
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/law_table.h"
+#include "tests/support/mutants.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+using nlohmann::json;
+
+enum class Fault { none, names_of_five_levels, warmer_from_level_six, cut_by_its_own_token_from_level_six };
+
+// A chain that is drawn from the same distribution at every level.
+class DeepChain : public Drafter {
+ public:
+  DeepChain(Host& host, Fault fault) : backend_(host.backend()), vocab_(host.target().vocab), fault_(fault) {}
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      for (int level = 1; level <= requests[i].budget.chain(); ++level)
+        if (!add(requests[i], level, trees[i])) break;
+    return trees;
+  }
+
+ private:
+  // False where the chain ends before the level.
+  bool add(const DraftRequest& r, int level, DraftTree& tree) {
+    const Tensor logits = backend_.allocate({1, vocab_}, DType::f32);
+    for (Token x = 0; x < vocab_; ++x) logits.row<float>(0)[x] = 0.4f * float(x);
+    const Warp warp = r.sequence->sampling.warp(),
+               warmer{.temperature = fault_ == Fault::warmer_from_level_six && level >= 6 ? 1.01f * warp.temperature
+                                                                                          : warp.temperature};
+    const Distributions from = backend_.distributions(logits, {&warp, 1});
+    TokenDraw draw = r.draw(fault_ == Fault::names_of_five_levels ? 1 + (level - 1) % 5 : level, level);
+    draw.to = tree.tokens.row<Token>(level);
+    backend_.draw(from, {&draw, 1}, {});
+    if (fault_ == Fault::cut_by_its_own_token_from_level_six && level >= 6 && *draw.to == 0) return false;
+    tree.grow(level - 1, Drawn::chain);
+    tree.q.distributions.push_back(backend_.distributions(logits, {&warmer, 1}));
+    return true;
+  }
+
+  Backend& backend_;
+  int vocab_;
+  Fault fault_;
+};
+
+// Why the first scenario of the law `causal` fails that does; empty if none does.
+std::string broken(Fault fault) {
+  Registries registries = all_registries();
+  registries.drafters.add("deep", {"",
+                                   "",
+                                   {},
+                                   [=](const json&, Host& h) { return std::make_unique<DeepChain>(h, fault); },
+                                   [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; }});
+  const Candidate c = candidate(
+      {registries, {{{"name", "deep"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}},
+      false);
+  for (const LawCase& law_case : std::ranges::find(kit_laws(), "causal", &KitLaw::name)->cases(c, {}))
+    if (const Finding f = law_case.run(); !f.holds) return law_case.scenario + ": " + f.why;
+  return "";
+}
+
+TEST(DeepDraftMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(Fault::none), ""); }
+
+TEST(DeepDraftMutants, NamesThatComeAgainAfterFiveLevelsAreKilledByCausal) {
+  EXPECT_NE(broken(Fault::names_of_five_levels).find("two draws of one round have the name"), std::string::npos)
+      << broken(Fault::names_of_five_levels);
+}
+
+TEST(DeepDraftMutants, AWarmerQFromTheSixthLevelOnIsKilledByCausal) {
+  EXPECT_NE(broken(Fault::warmer_from_level_six).find("was drawn with the probability"), std::string::npos);
+}
+
+TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenFromTheSixthLevelOnIsKilledByCausal) {
+  EXPECT_NE(broken(Fault::cut_by_its_own_token_from_level_six).find("depends on its own token"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace foretoken::test

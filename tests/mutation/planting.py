@@ -43,6 +43,7 @@ inline unsigned char* const seen = map_seen();
 
 }  // namespace mutation
 """
+SITES = Path(sites.__file__)
 FOLDER_ROOM = 10000  # numbers of one folder
 NUMBERS = FOLDER_ROOM * (len(FOLDERS) + 1)
 MENTION = re.compile(r"^(/[^\s:]+):(\d+):", re.MULTILINE)
@@ -92,19 +93,22 @@ class Scratch:
 
     def draw(self, folders, pool):
         """The sites of these folders, in the order in which they are drawn: kinds in turn, chance within each."""
-        flags = [f"-I{self.root}", f"-I{self.root}/framework/include", f"-I{self.build}/abi", f"-I{self.build}/generated"]
+        flags = [f"-I{self.root}", f"-I{self.root}/framework/include",
+                 f"-I{self.build}/abi", f"-I{self.build}/generated"]
+        common = self.folder / "common.pch"
+        sites.precompile(common, flags)
+        flags += ["-include-pch", str(common)]
         for folder in folders:
             files = self.sources(folder)
-            state = digest(self.seed, *(f + (self.root / f).read_text() for f in files))
+            state = digest(self.seed, SITES.read_bytes(), *(f + (self.root / f).read_text() for f in files))
             if self.drawn.get(folder.name, {}).get("state") == state:
                 continue
             kinds = defaultdict(list)
             parts = pool.map(candidates, *zip(*((self.root, f, flags, self.seed) for f in files)))
             for site in (s for part in parts for s in part):
                 kinds[site["kind"]].append(site)
-            chance = random.Random(f"{self.seed} {folder.name}")
-            for of_kind in kinds.values():
-                chance.shuffle(of_kind)
+            for of_kind in kinds.values():  # where one is gone the others keep their order
+                of_kind.sort(key=lambda s: digest(self.seed, s["file"], s["text"], s["says"], s["edits"][0][0]))
             order = [s for turn in range(8 * self.each) for k in sorted(kinds) for s in kinds[k][turn:turn + 1]]
             self.drawn[folder.name] = {"state": state, "order": order[:FOLDER_ROOM], "dropped": [], "sites":
                                        sum(map(len, kinds.values()))}

@@ -1,5 +1,6 @@
 """Where a slip can be planted: expressions and statements of one file, found by libclang, and their replacements."""
 
+import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,10 @@ CLOSED = {K.CXX_THROW_EXPR, K.STATIC_ASSERT, K.ENUM_DECL, K.PARM_DECL, K.CXX_UNA
           K.TEMPLATE_REF, K.NAMESPACE_REF, K.TEMPLATE_TYPE_PARAMETER, K.TEMPLATE_NON_TYPE_PARAMETER, K.CONCEPT_DECL,
           K.TYPE_ALIAS_DECL, K.USING_DECLARATION, K.FRIEND_DECL}
 BODY_LAST = {K.FOR_STMT, K.WHILE_STMT, K.CXX_FOR_RANGE_STMT, K.DO_STMT}
+COMMON = ("algorithm", "array", "chrono", "cmath", "cstdint", "filesystem", "fstream", "functional", "map", "memory",
+          "numeric", "optional", "set", "span", "sstream", "string", "thread", "vector", "nlohmann/json.hpp")
+UNTOUCHED = re.compile(rb"//|#|\b[A-Z][A-Z0-9_]{3,}\b")  # comments, directives and macros
+SPEED = re.compile(rb"\b(reserve|read_soon|shrink_to_fit)\([^;]*\)$")  # without these calls it is slower, not wrong
 LONGEST = 600  # bytes of what one slip replaces
 
 
@@ -43,22 +48,25 @@ def parser_flags():
     return ("-isystem", said.strip())
 
 
+def precompile(path, flags):
+    """Writes to `path` what most files include, which takes most of a parser's time."""
+    header = path.with_suffix(".h")
+    header.write_text("".join(f"#include <{name}>\n" for name in COMMON))
+    unit = Index.create().parse(str(header), ["-x", "c++-header", "-std=c++20", *flags, *parser_flags()],
+                                options=TranslationUnit.PARSE_INCOMPLETE)
+    unit.save(str(path))
+
+
 class Finder:
     """Collects the sites of one file. `text` is the file's bytes, to which all offsets refer."""
 
     def __init__(self, path, flags, random):
         self.path, self.random, self.sites = str(path), random, []
         self.text = path.read_bytes()
-        record = TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
-        unit = Index.create().parse(self.path, ["-x", "c++", "-std=c++20", *flags, *parser_flags()], options=record)
-        self.errors = [d.spelling for d in unit.diagnostics if d.severity >= 3]
-        self.macros = []
-        own = [c for c in unit.cursor.get_children() if c.location.file and c.location.file.name == self.path]
-        for c in own:
-            if c.kind == K.MACRO_INSTANTIATION:
-                self.macros.append((c.extent.start.offset, c.extent.end.offset))
-        for c in own:
-            if c.kind not in (K.MACRO_INSTANTIATION, K.MACRO_DEFINITION, K.INCLUSION_DIRECTIVE):
+        unit = Index.create().parse(self.path, ["-x", "c++", "-std=c++20", *flags, *parser_flags()])
+        self.errors = [d.spelling for d in unit.diagnostics if d.severity >= 3 and "__va_list_tag" not in d.spelling]
+        for c in unit.cursor.get_children():
+            if c.location.file and c.location.file.name == self.path:
                 self.walk(c, None, False)
 
     def source(self, node):
@@ -67,8 +75,7 @@ class Finder:
     def add(self, kind, edits, says):
         begin, end = edits[0][0], edits[-1][1]
         whole = self.text[begin:end]
-        inside = any(begin < last and first < end for first, last in self.macros)
-        if end - begin > LONGEST or b"//" in whole or b"#" in whole or inside or any(e <= b for b, e, _ in edits):
+        if end - begin > LONGEST or UNTOUCHED.search(whole) or any(e <= b for b, e, _ in edits):
             return
         self.sites.append(Site(kind, edits, " ".join(says.decode().split())))
 
@@ -81,6 +88,8 @@ class Finder:
 
     def drop(self, node):
         was = self.source(node)
+        if SPEED.search(was):
+            return
         self.add("dropped", [(node.extent.start.offset, node.extent.end.offset,
                               b"(::mutation::on(%N) ? void() : void(" + was + b"))")], was + b"  ->  dropped")
 
@@ -167,7 +176,8 @@ class Finder:
         for name, other in NAMES.items():
             if was.startswith(name):
                 self.either("operator", node, other + was[len(name):])
-        if node.spelling in SYMMETRIC or (node.spelling.startswith("operator") and node.spelling != "operator()"):
+        overloaded = node.spelling.startswith("operator") and node.spelling != "operator()"
+        if overloaded or node.spelling in SYMMETRIC or was.startswith(tuple(NAMES)):
             return
         arguments = [a for a in node.get_arguments() if a is not None and a.extent.end.offset > a.extent.start.offset]
         for a, b in zip(arguments, arguments[1:]):

@@ -1,7 +1,7 @@
 """Plants slips in a scratch copy of the repository and counts those that the tests see.
 
 usage: python3 tests/mutation.py [--folders NAME,...] [--scratch DIR] [--out FILE] [--seed N] [--each N] [--jobs N]
-                                 [--seconds S] [--patience S] [--again] [--only NUMBER,...]
+                                 [--seconds S] [--patience S] [--tests FOLDER,...] [--again] [--only NUMBER,...]
 
 A slip is an operator, a bound, a constant that is one off, two arguments that are swapped, a call or an assignment that
 is dropped, or a condition that always or never holds. Slips are drawn by chance (--seed) from the syntax tree, --each
@@ -11,8 +11,9 @@ the fastest first, until one fails, crashes or takes too long. Tests that take m
 without a slip are left out, the slowest first.
 
 A slip that changes nothing that a user can observe is named, with the reason, in tests/mutation/harmless.json, and does
-not count. --again runs those that survived once more (after a test was added), --only single slips. What was run
-before with the same sources is not run again: it lies in the scratch folder, as does what was built.
+not count; survivors.json in the scratch folder has those that survived in that form, without a reason. --again runs those that survived once more (after a test was added), --only single slips. --tests takes of
+the tests only those of some folders, so that fewer are compiled first. What was run before with the same sources is not
+run again: it lies in the scratch folder, as does what was built.
 
 Needs libclang (pip install libclang). Exit codes: 0 every folder is at its bar; 1 one is below, or a test fails without
 a slip; 2 time was over before every slip was run.
@@ -20,6 +21,7 @@ a slip; 2 time was over before every slip was run.
 
 import argparse
 import concurrent.futures
+import dataclasses
 import json
 import os
 import subprocess
@@ -46,9 +48,14 @@ def arguments():
     said.add_argument("--jobs", type=int, default=os.cpu_count())
     said.add_argument("--seconds", type=float, default=7200)
     said.add_argument("--patience", type=float, default=60)
+    said.add_argument("--tests", default="", help="tests/..., separated by commas")
     said.add_argument("--again", action="store_true")
     said.add_argument("--only", default="")
     return said.parse_args()
+
+
+def with_tests(folder, tests):
+    return dataclasses.replace(folder, tests=tuple(t for t in folder.tests if t in tests))
 
 
 def main():
@@ -57,7 +64,7 @@ def main():
     unknown = sorted(set(names) - {f.name for f in FOLDERS})
     if unknown:
         raise SystemExit(f"mutation: no folder {', '.join(unknown)}; known: {', '.join(f.name for f in FOLDERS)}")
-    folders = [f for f in FOLDERS if f.name in names]
+    folders = [with_tests(f, asked.tests.split(",")) if asked.tests else f for f in FOLDERS if f.name in names]
     scratch = Scratch(ROOT, asked.scratch.resolve(), asked.seed, asked.each, asked.jobs)
     runner = Runner(scratch, began + asked.seconds, asked.patience)
     scratch.plant()

@@ -156,18 +156,20 @@ class Scratch:
 
     def compile(self, folders):
         """Plants and builds until everything compiles."""
+        log = self.folder / "build.log"
         targets = sorted({executable(t) for f in folders for t in f.tests})
         while True:
             self.plant()
             headers = sorted({s["file"] for s in self.slips() if s["file"].endswith(".h")})
             said = "".join(self.checked(h) for h in headers)
             if not self.drop(said):
-                done = subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", "-k", "0", *targets],
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                with log.open("w") as out:
+                    done = subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", "-k", "0", *targets],
+                                          stdout=out, stderr=subprocess.STDOUT)
                 if done.returncode == 0:
                     return
-                if not self.drop(done.stdout):
-                    raise SystemExit(f"mutation: the build fails, not by a slip:\n{done.stdout[-4000:]}")
+                if not self.drop(log.read_text()):
+                    raise SystemExit(f"mutation: the build fails, not by a slip; see {log}")
 
     def checked(self, header):
         """What the compiler says of a header alone, since with a fault in it everything would be compiled in vain."""

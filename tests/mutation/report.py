@@ -18,9 +18,19 @@ def machine():
     return f"{lines.get('Model name', platform.machine()).strip()}, {lines.get('CPU(s)', '?').strip()} processors"
 
 
+def identity(root, slip):
+    """What a slip is, whatever the number of its line: the line, which of the lines with this text, and the place."""
+    text, begin = (root / slip["file"]).read_bytes(), slip["edits"][0][0]
+    start = text.rfind(b"\n", 0, begin) + 1
+    before = [line.strip() for line in text[:start].split(b"\n")]
+    return {"file": slip["file"], "line": slip["text"], "of equal lines": before.count(slip["text"].encode()),
+            "column": begin - start, "slip": slip["says"]}
+
+
 def reasons():
-    """Why slips are harmless, by what they are: file, line of source, and what is planted there."""
-    return {(h["file"], h["text"], h["says"]): h["reason"] for h in json.loads(HARMLESS.read_text())}
+    """Why slips are harmless, by their identity."""
+    return {json.dumps({k: v for k, v in h.items() if k != "reason"}, sort_keys=True): h["reason"]
+            for h in json.loads(HARMLESS.read_text())}
 
 
 def cell(text):
@@ -29,24 +39,30 @@ def cell(text):
 
 def report(scratch, results, folders):
     """(page, whether a folder is below its bar, whether a slip was not run)."""
-    harmless = reasons()
+    known, unknown = reasons(), []
     rows, survivors, short, missing = [], [], False, False
     for folder in folders:
         planted = [s for s in scratch.slips() if s["folder"] == folder.name]
         ran = [results[s["number"]] for s in planted if s["number"] in results]
         killed = [r for r in ran if r["killed"]]
-        lived = [r for r in ran if not r["killed"]]
-        excused = [r for r in lived if (r["file"], r["text"], r["says"]) in harmless]
-        counted = len(ran) - len(excused)
+        lived = [(s, results[s["number"]]) for s in planted
+                 if s["number"] in results and not results[s["number"]]["killed"]]
+        excused = 0
+        for slip, result in sorted(lived, key=lambda both: (both[0]["file"], both[0]["line"])):
+            what = identity(scratch.root, slip)
+            reason = known.get(json.dumps(what, sort_keys=True))
+            excused += reason is not None
+            if reason is None:
+                unknown.append({**what, "reason": ""})
+            why = f"harmless: {reason}" if reason else "no test comes by" if not result["reached"] else \
+                f"{result['run']} of {result['reached']} groups of tests that come by ran"
+            survivors.append(f"| {slip['file']}:{slip['line']} | `{cell(slip['says'])}` | {cell(why)} |")
+        counted = len(ran) - excused
         score = 100 * len(killed) / counted if counted else 100
         short, missing = short or score < folder.bar, missing or len(ran) < len(planted)
         rows.append(f"| {folder.name} | {scratch.drawn[folder.name]['sites']} | {len(ran)} | {len(killed)} | "
-                    f"{len(excused)} | {len(lived) - len(excused)} | {score:.0f} % | {folder.bar} % |")
-        for r in sorted(lived, key=lambda r: (r["file"], r["line"])):
-            reason = harmless.get((r["file"], r["text"], r["says"]))
-            why = f"harmless: {reason}" if reason else "no test comes by" if not r["reached"] else \
-                f"{r['run']} of {r['reached']} tests that come by ran"
-            survivors.append(f"| {r['file']}:{r['line']} | `{cell(r['says'])}` | {cell(why)} |")
+                    f"{excused} | {len(lived) - excused} | {score:.0f} % | {folder.bar} % |")
+    (scratch.folder / "survivors.json").write_text(json.dumps(unknown, indent=2))
     commit = told("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*", cwd=scratch.root)
     page = [f"{time.strftime('%Y-%m-%d')}, commit {commit}, seed {scratch.seed}, {machine()}.", "",
             "| folder | sites | planted | killed | harmless | survived | killed of those that count | bar |",

@@ -11,9 +11,10 @@ the fastest first, until one fails, crashes or takes too long. Tests that take m
 without a slip are left out, the slowest first.
 
 A slip that changes nothing that a user can observe is named, with the reason, in tests/mutation/harmless.json, and does
-not count; survivors.json in the scratch folder has those that survived in that form, without a reason. --again runs those that survived once more (after a test was added), --only single slips. --tests takes of
-the tests only those of some folders, so that fewer are compiled first. What was run before with the same sources is not
-run again: it lies in the scratch folder, as does what was built.
+not count; survivors.json in the scratch folder has those that survived in that form, without a reason. --again runs
+those that survived once more (after a test was added), --only single slips. --tests takes of the tests only those of
+some folders, so that fewer are compiled first. What was run before with the same sources is not run again: it lies in
+the scratch folder, as does what was built.
 
 Needs libclang (pip install libclang). Exit codes: 0 every folder is at its bar; 1 one is below, or a test fails without
 a slip; 2 time was over before every slip was run.

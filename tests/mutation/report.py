@@ -64,7 +64,9 @@ def report(scratch, results, folders):
                     f"{excused} | {len(lived) - excused} | {score:.0f} % | {folder.bar} % |")
     (scratch.folder / "survivors.json").write_text(json.dumps(unknown, indent=2))
     commit = told("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*", cwd=scratch.root)
-    page = [f"{time.strftime('%Y-%m-%d')}, commit {commit}, seed {scratch.seed}, {machine()}.", "",
+    page = ["# Mutation scores", "", "What `python3 tests/mutation.py` found (CONTRIBUTING.md, Tests): of slips that are "
+            "planted by chance,", "how many the tests see.", "",
+            f"{time.strftime('%Y-%m-%d')}, commit {commit}, seed {scratch.seed}, {machine()}.", "",
             "| folder | sites | planted | killed | harmless | survived | killed of those that count | bar |",
             "|---|---|---|---|---|---|---|---|", *rows, "", "| survivor | slip | |", "|---|---|---|", *survivors, ""]
     return "\n".join(page), short, missing

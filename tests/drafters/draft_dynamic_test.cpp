@@ -157,7 +157,7 @@ TEST(DraftDynamic, expands_no_node_that_cannot_be_kept) {
 
 TEST(DraftDynamic, refuses_bad_options_in_one_sentence) {
   for (const char* option : {"width", "expand"})
-    for (const json& value : {json(0), json(256), json(1.5), json("a")})
+    for (const json& value : {json(0), json(256), json(1.5), json("a"), json(nullptr)})
       EXPECT_TRUE(says(test::sentence_of([&] {
                          (void)all_registries().drafters.complete(
                              {{"name", "draft_dynamic"}, {"model", "table:other"}, {option, value}});

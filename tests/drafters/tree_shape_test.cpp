@@ -79,6 +79,7 @@ TEST(TreeShape, every_cut_is_a_tree_of_the_budget) {
     for (int depth = 0; depth <= 4; ++depth) {
       const TreeShape::Cut cut = shape.cut({nodes, depth});
       EXPECT_LE(int(cut.nodes.size()), nodes);
+      EXPECT_TRUE(cut.nodes[0].parent == -1 && cut.nodes[0].number == 0) << "the root";
       std::vector<int> last(cut.nodes.size(), -1);  // the rank of each node's last child so far
       int leaves = 0;
       for (int n = 1; n < int(cut.nodes.size()); ++n) {

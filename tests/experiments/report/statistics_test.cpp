@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include <boost/math/special_functions/beta.hpp>
 #include <gtest/gtest.h>
 
 namespace foretoken {
@@ -152,6 +153,16 @@ TEST(Statistics, AgreesWithTheTextbookForMeans) {
   EXPECT_NEAR(interval.value, mean, 1e-12);
   EXPECT_NEAR(interval.low, mean - half, 0.1 * half);
   EXPECT_NEAR(interval.high, mean + half, 0.1 * half);
+}
+
+// Three units of ten trials each: their totals vary like those of 30 p (1 - p) / 29 / variance trials, and fewer by the
+// square of t(29) / t(2) = 2.04523 / 4.30265, since three units tell little of their variance.
+TEST(Statistics, AShareOfFewUnitsByHand) {
+  const Interval interval = share_interval(std::vector<Term>{{1, 10}, {5, 10}, {9, 10}});
+  const double variance = 3.0 / 2 * 32 / 900, alone = 0.25 / 29, fewer = 2.04523 / 4.30265;
+  const double trials = 30 * alone / variance * fewer * fewer;
+  EXPECT_NEAR(interval.low, boost::math::ibeta_inv(trials / 2, trials / 2 + 1, 0.025), 1e-5);
+  EXPECT_NEAR(interval.high, boost::math::ibeta_inv(trials / 2 + 1, trials / 2, 0.975), 1e-5);
 }
 
 // Share of simulated experiments whose interval contains the true value. Prompts differ in length and in speedup, the

@@ -56,6 +56,8 @@ TEST(RegistryTest, options_are_checked_and_filled) {
             std::string::npos);
   EXPECT_NE(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", 65}}); }).find("0 to 64"),
             std::string::npos);
+  EXPECT_TRUE(test::says(test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"nodes", 0}}); }),
+                         "option 'nodes' of policy 'fixed' must be integer"));
   EXPECT_NE(
       test::sentence_of([&] { r.policies.complete({{"name", "fixed"}, {"length", "4"}}); }).find("must be integer"),
       std::string::npos);

@@ -260,6 +260,7 @@ TEST_F(EngineTest, phases_sum_to_the_step) {
   const double sum = all.schedule + all.draft_forward + all.draft_other + all.target_forward + all.verify + all.deliver;
   EXPECT_LE(sum, all.total);
   EXPECT_GT(sum, 0.8 * all.total);
+  for (const double part : {all.draft_forward, all.target_forward, all.verify, all.deliver}) EXPECT_GT(part, 0);
 }
 
 // A program may serve for weeks, so no step may leave memory behind. Sanitizers have an allocator of their own, which

@@ -1,0 +1,60 @@
+"""Which sources are one folder of the score, the share of slips that must be seen there, and which tests ought to."""
+
+from dataclasses import dataclass
+
+STEP = ("tests/framework/engine", "tests/framework/cache", "tests/framework/decode", "tests/framework/components",
+        "tests/drafters", "tests/verifiers", "tests/oracle", "tests/laws")
+KERNELS = ("tests/kernels", "tests/kernels/cpu", "tests/kernels/formats")
+MODEL = ("tests/framework/model", "tests/framework/model/quantized")
+
+
+@dataclass(frozen=True)
+class Folder:
+    name: str
+    bar: int         # percent
+    sources: tuple   # patterns, from the root of the repository
+    tests: tuple     # folders of tests/ that become one executable each
+    without: tuple = ()
+
+
+def folder(name, bar, tests, *sources, without=()):
+    return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without)
+
+
+def room(name, *tests):
+    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *tests))
+
+
+DISTRIBUTIONS = ("kernels/distribution.*", "kernels/residual.h", "kernels/philox.h")
+STATISTICS = ("experiments/conformance/statistics.*", "experiments/report/statistics.*")
+FOLDERS = (
+    folder("framework/engine", 90, STEP),
+    folder("framework/cache", 90, STEP),
+    folder("framework/decode", 90, STEP),
+    folder("distributions", 90, ("tests/kernels", *STEP), *DISTRIBUTIONS),
+    folder("drafters", 90, STEP, "drafters/*.cpp", "drafters/*.h", "drafters/policies/*.cpp"),
+    folder("verifiers", 90, STEP),
+    folder("statistics", 90, ("tests/experiments/report", "tests/experiments/conformance", *STEP),
+           *STATISTICS),
+    folder("kernels", 80, KERNELS, without=DISTRIBUTIONS),
+    folder("kernels/formats", 80, (*KERNELS, *MODEL), "kernels/formats/*", "kernels/formats/activations/*"),
+    folder("kernels/cpu", 80, KERNELS),
+    folder("kernels/reference", 80, KERNELS),
+    folder("framework/components", 80, STEP),
+    folder("framework/model", 80, MODEL),
+    folder("framework/model/gguf", 80, MODEL),
+    folder("framework/model/quantized", 80, MODEL),
+    folder("framework/text", 80, ("tests/framework/text", "tests/framework/model")),
+    folder("experiments/conformance", 80, ("tests/laws", "tests/oracle"), without=STATISTICS),
+    folder("experiments/report", 80, ("tests/experiments/report",), without=STATISTICS),
+    room("sweep"),
+    room("trace"),
+    room("bench"),
+    room("quality"),
+    room("quantize"),
+    room("program"),
+)
+
+
+def executable(tests):
+    return "test_" + tests.removeprefix("tests/").replace("/", "_")

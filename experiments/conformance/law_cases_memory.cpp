@@ -64,6 +64,16 @@ LawCase memory_case(const Candidate& c, const std::string& scenario, Interruptio
           drafter_of(c)};
 }
 
+// Requests that end at different times and have unlike options, so that a mistaken place in the batch shows.
+std::vector<TestRequest> unlike_requests() {
+  std::vector<TestRequest> requests = random_requests(12, 4, 12, 24, 5);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].max_new_tokens = 5 + int(i * 7 % 17);
+    requests[i].sampling = Sampling{.temperature = 0.5f + 0.25f * float(i % 4), .top_k = i % 3 == 0 ? 3 : 0};
+  }
+  return requests;
+}
+
 // Of a policy: prompts of different lengths end at different times, so places in the batch change hands.
 LawCase policy_case(const Candidate& c, float temperature) {
   return {"budgets of the policy, preempted in a small pool, temperature " + std::to_string(int(temperature)),
@@ -97,6 +107,8 @@ Cases memory_cases(const Candidate& c, const Environment&) {
     all.push_back(memory_case(c, "forgotten now and then", forgotten, temperature, roomy, 4, requests));
     all.push_back(
         memory_case(c, "prompts read in parts", none, temperature, parts, 4, random_requests(3, 4, 30, 16, 7)));
+    if (temperature > 0)
+      all.push_back(memory_case(c, "unlike requests", none, temperature, roomy, 4, unlike_requests()));
     all.push_back(memory_case(c, "long prompts that share passages", none, temperature, large, 16,
                               self_similar_requests(12, 16, 16)));
   }

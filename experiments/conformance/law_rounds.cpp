@@ -112,6 +112,29 @@ Finding prefers_probable(const Subject& subject) {
   return f;
 }
 
+Finding first_children_alone(const Subject& subject, const RoundCase& c) {
+  Finding f{.what = subject.configs.verifier.dump() + ", " + c.name};
+  RoundCase alone = c;
+  int last = 0;  // the last node of the path of first children
+  for (std::size_t n = 0; n < alone.nodes.size(); ++n) {
+    alone.nodes[n].absent = alone.nodes[n].absent || alone.nodes[n].parent != last;
+    if (!alone.nodes[n].absent) last = int(n) + 1;
+  }
+  ReferenceBackend backend;
+  const auto emitted = [&](const RoundCase& round) {
+    EmittedLaw law;
+    const RoundOutcomes found = enumerate_round(subject.registries, subject.configs.verifier, round, backend);
+    for (const auto& [tokens, tree] : found.trees)
+      for (const auto& [text, p] : tree.emitted) law[text] += p;
+    f.cases += found.paths;
+    return law;
+  };
+  compare(emitted(c), emitted(alone), c.name,
+          ", where all nodes but first children are absent; Soundness::first_children says that they are not judged",
+          f);
+  return f;
+}
+
 Finding one_round(const Subject& subject, const RoundCase& c) {
   ReferenceBackend backend;
   const Soundness soundness = soundness_of(subject.registries, subject.configs.verifier);

@@ -90,6 +90,9 @@ Finding one_round(const Subject& subject, const RoundCase& c);
 // accepted no less often than any other. A rule and the distribution that it states may both have a comparison the
 // wrong way round.
 Finding prefers_probable(const Subject& subject);
+// Of a rule that says that it judges the path of first children alone (Soundness::first_children): what it emits does
+// not change where all other nodes are absent.
+Finding first_children_alone(const Subject& subject, const RoundCase& c);
 // A lossy verifier on one drawn tree, with draws of Philox: a chi-square test against its induced distribution.
 Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, double level);
 // An exact verifier on many drawn trees of one shape, with draws of Philox. By level, the emitted tokens are scored by

@@ -189,6 +189,11 @@ Cases round_cases(const Candidate& c, const Environment&) {
     other.configs.verifier = verifier;
     if (const auto soundness = promise_of(other)) add(other, few_round_cases_of(*soundness));
   }
+  for (int seed = 1; c.soundness.first_children && seed <= 4; ++seed) {
+    const RoundCase round = random_round(c.soundness.takes, 6, few_tokens(c.soundness), seed);
+    all.push_back(
+        {round.name + ", first children alone", [s = c.subject, round] { return first_children_alone(s, round); }});
+  }
   if (!c.soundness.exact())
     all.push_back({"one draft of a target that is nearly sure", [s = c.subject] { return prefers_probable(s); }});
   for (LawCase& law_case : all) law_case.concerns = verifier_of(c);

@@ -36,7 +36,8 @@ RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backen
     };
     const SequenceId like = requests[i].like >= 0 ? ids[std::size_t(requests[i].like)] : 0;
     ids.push_back(
-        engine.submit({requests[i].prompt, std::move(limits), scenario.sampling, requests[i].stream, on_tokens, like}));
+        engine.submit({requests[i].prompt, std::move(limits), requests[i].sampling.value_or(scenario.sampling),
+                       requests[i].stream, on_tokens, like}));
     place[ids.back()] = i;
   }
   const auto unfinished = [&](const Tokens& t) { return int(t.size()) < scenario.enough; };

@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,8 @@ struct TestRequest {
   Tokens prompt;
   std::uint64_t stream = 1;
   int max_new_tokens = 16;
-  int like = -1;  // number of an earlier request, of which this is another sample
+  int like = -1;                       // number of an earlier request, of which this is another sample
+  std::optional<Sampling> sampling{};  // its own, instead of the scenario's
 };
 // Random prompts of 1 to `longest` tokens, streams 1, 2, ...
 std::vector<TestRequest> random_requests(int count, int vocab, int longest, int max_new_tokens, std::uint64_t seed);

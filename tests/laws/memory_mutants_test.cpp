@@ -116,32 +116,42 @@ TEST(MemoryMutants, LongMatchesInOtherRequestsAreKilledByLongPromptsThatSharePas
   }
 }
 
-// draft_model; with the fault its model reads a prompt whole or not at all, however many rows it gets for a part.
+enum class ReaderFault { none, whole_or_nothing, options_of_the_first };
+
+// draft_model, whose model with a fault reads a prompt whole or not at all, however many rows it gets for a part, or
+// draws for all requests with the sampling options of the first.
 class Reader : public Drafter {
  public:
-  Reader(std::unique_ptr<Drafter> inner, bool whole) : inner_(std::move(inner)), whole_(whole) {}
+  Reader(std::unique_ptr<Drafter> inner, ReaderFault fault) : inner_(std::move(inner)), fault_(fault) {}
   void forget(const Sequence& sequence) override { inner_->forget(sequence), read_.erase(sequence.id); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftRequest> all(requests.begin(), requests.end());
+    std::vector<Sequence> changed;
+    changed.reserve(all.size());
     for (DraftRequest& r : all) {
       int& read = read_[r.sequence->id];
-      if (whole_ && r.sequence->length() - read > r.rows) r.rows = 0, r.budget = {};
+      const bool whole = r.sequence->length() - read <= r.rows;
+      if (fault_ == ReaderFault::whole_or_nothing && !whole) r.rows = 0, r.budget = {};
       if (r.rows > 0) read = r.sequence->length();
+      if (fault_ != ReaderFault::options_of_the_first) continue;
+      changed.push_back(*r.sequence);
+      changed.back().sampling = requests[0].sequence->sampling;
+      r.sequence = &changed.back();
     }
     return inner_->draft(all);
   }
 
  private:
   std::unique_ptr<Drafter> inner_;
-  bool whole_;
+  ReaderFault fault_;
   std::unordered_map<SequenceId, int> read_;
 };
 
-Candidate reader(bool whole) {
+Candidate reader(ReaderFault fault) {
   Registries registries = all_registries();
   Entry<Drafter> entry = registries.drafters.entries().at("draft_model");
-  entry.make = [make = entry.make, whole](const json& o, Host& host) {
-    return std::make_unique<Reader>(make(o, host), whole);
+  entry.make = [make = entry.make, fault](const json& o, Host& host) {
+    return std::make_unique<Reader>(make(o, host), fault);
   };
   registries.drafters.add("reader", entry);
   return candidate({registries,
@@ -152,9 +162,15 @@ Candidate reader(bool whole) {
 }
 
 TEST(MemoryMutants, AModelThatReadsPromptsWholeOrNotAtAllIsKilledByPromptsReadInParts) {
-  EXPECT_EQ(broken(reader(false)), "");
-  const std::string why = broken(reader(true), "prompts read in parts");
+  EXPECT_EQ(broken(reader(ReaderFault::none)), "");
+  const std::string why = broken(reader(ReaderFault::whole_or_nothing), "prompts read in parts");
   EXPECT_TRUE(has(why, "1 nodes instead of")) << why;
+}
+
+TEST(MemoryMutants, SamplingOptionsOfAnotherRequestAreKilledByUnlikeRequests) {
+  for (const char* scenario : {"10 requests", "preempted in a small pool"})
+    EXPECT_EQ(broken(reader(ReaderFault::options_of_the_first), scenario), "") << scenario << ": all are alike";
+  EXPECT_TRUE(has(broken(reader(ReaderFault::options_of_the_first), "unlike requests"), " at length "));
 }
 
 enum class PolicyFault { none, by_slot, never_forgets, forgets_half, of_all, of_all_declared, above_the_largest };

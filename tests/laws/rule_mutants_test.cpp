@@ -47,5 +47,33 @@ TEST_P(RuleMutants, IsKilledByRounds) {
 INSTANTIATE_TEST_SUITE_P(Bugs, RuleMutants, testing::Range(1, int(RuleBug::count)),
                          [](const auto& instance) { return std::string(name_of(RuleBug(instance.param))); });
 
+// The rule "rule" without a bug, which says that it judges first children alone.
+Candidate saying_first_children(MutantRule rule) {
+  Registries registries = with_mutant_rule(all_registries(), rule, RuleBug::none);
+  Entry<Verifier> entry = registries.verifiers.entries().at("rule");
+  entry.traits = [traits = entry.traits](const nlohmann::json& o, const ModelInfo& target) {
+    Soundness soundness = traits(o, target);
+    soundness.first_children = true;
+    return soundness;
+  };
+  registries.verifiers.replace("rule", entry);
+  return candidate({registries, {{{"name", "none"}}, {{"name", "fixed"}}, {{"name", "rule"}}}}, false);
+}
+
+TEST(FirstChildren, ARuleThatSaysSoAndJudgesSiblingsIsKilledByRounds) {
+  const auto broken = [](MutantRule rule) {
+    int cases = 0, broken = 0;
+    for (const LawCase& c : round_cases(saying_first_children(rule), {})) {
+      if (!c.scenario.ends_with("first children alone")) continue;
+      const Finding f = c.run();
+      ++cases, broken += !f.holds && f.what.find("Soundness::first_children") != std::string::npos;
+    }
+    EXPECT_GT(cases, 0);
+    return broken;
+  };
+  EXPECT_EQ(broken(MutantRule::block), 0);
+  EXPECT_GT(broken(MutantRule::recursive), 0);
+}
+
 }  // namespace
 }  // namespace foretoken::test

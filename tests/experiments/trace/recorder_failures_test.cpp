@@ -101,6 +101,18 @@ TEST_F(RecordedByHand, TheTimeOfRecordingIsNotThatOfTheStep) {
   EXPECT_GT(judged, 10);
 }
 
+TEST_F(RecordedByHand, RowsOfPromptsAreThoseOfAllSequences) {
+  int several = 0;
+  record({{"engine", {{"batch", 3}}}, {"workload", {{"limit", 3}, {"max_new_tokens", 4}}}}, {}, bench.registries(),
+         [&](const StepReport& whole, const TracedStep& s) {
+           int rows = 0, prompts = 0;
+           for (const SequenceReport& r : whole.sequences) rows += r.prompt_rows, prompts += r.prompt_rows > 0;
+           EXPECT_EQ(s.prompt_rows, rows);
+           several += prompts > 1;
+         });
+  EXPECT_GT(several, 0);
+}
+
 // As without a trace: the others go on, and the trace has what they did.
 TEST_F(RecordedByHand, AFailedRequestIsLeftOut) {
   Registries registries = bench.registries();

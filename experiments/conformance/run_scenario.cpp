@@ -16,6 +16,13 @@ void count(const StepReport& report, RunOutcome& outcome) {
   }
 }
 
+Limits limits_of(const TestRequest& request, const Scenario& scenario) {
+  Limits limits;
+  limits.max_new_tokens = request.max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
+  if (scenario.limits) scenario.limits(limits);
+  return limits;
+}
+
 }  // namespace
 
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
@@ -27,17 +34,14 @@ RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backen
   std::vector<SequenceId> ids;
   std::map<SequenceId, const Sequence*> running;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    Limits limits;
-    limits.max_new_tokens = requests[i].max_new_tokens, limits.stop_tokens = scenario.stop_tokens;
-    if (scenario.limits) scenario.limits(limits);
+    const TestRequest& r = requests[i];
     const auto on_tokens = [&, i](const Sequence& s, std::span<const Token> tokens) {
       outcome.outputs[i].insert(outcome.outputs[i].end(), tokens.begin(), tokens.end());
       running[s.id] = &s;
     };
-    const SequenceId like = requests[i].like >= 0 ? ids[std::size_t(requests[i].like)] : 0;
-    ids.push_back(
-        engine.submit({requests[i].prompt, std::move(limits), requests[i].sampling.value_or(scenario.sampling),
-                       requests[i].stream, on_tokens, like}));
+    const SequenceId like = r.like >= 0 ? ids[std::size_t(r.like)] : 0;
+    ids.push_back(engine.submit(
+        {r.prompt, limits_of(r, scenario), r.sampling.value_or(scenario.sampling), r.stream, on_tokens, like}));
     place[ids.back()] = i;
   }
   const auto unfinished = [&](const Tokens& t) { return int(t.size()) < scenario.enough; };

@@ -207,7 +207,7 @@ void expect_recall(const Tensor& at, const Tensor& to);
 // "reference": plain loops and Eigen, f32 activations, no threads: the oracle.
 std::unique_ptr<Backend> make_reference_backend();
 // "cpu": SIMD chosen at run time, threads (0: as many as the machine has). `instructions` limits the choice, for tests:
-// "" (best), "avx512bf16", "avx512vnni", "avx512", "avx2", "scalar"; one that the machine lacks is an Error.
+// "" (best), "amx", "avx512bf16", "avx512vnni", "avx512", "avx2", "scalar"; one that the machine lacks is an Error.
 std::unique_ptr<Backend> make_cpu_backend(int threads = 0, const std::string& instructions = "");
 // The instruction sets of make_cpu_backend that this machine has, best first.
 std::vector<std::string> cpu_instructions();

@@ -229,7 +229,7 @@ void add_product_options(CLI::App& command, BenchOptions& g) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command.add_option("--instructions", g.instructions,
-                     "avx512bf16, avx512vnni, avx512, avx2 or scalar (default: the best)");
+                     "amx, avx512bf16, avx512vnni, avx512, avx2 or scalar (default: the best)");
   command.add_option("--repeats", g.repeats, "repeats of every measurement; medians are reported")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

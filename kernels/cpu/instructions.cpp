@@ -2,6 +2,11 @@
 #include <fstream>
 #include <string>
 
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/error.h"
 
@@ -17,6 +22,19 @@ std::string machine_name() {
   return "unknown CPU";
 }
 
+#if defined(__x86_64__)
+// Whether there are tiles of integers, and the system lets this process have them: it keeps their 8 KB for each thread
+// only where it was asked to.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return __builtin_cpu_supports("amx-int8") && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+#endif
+
 }  // namespace
 
 std::vector<const Operations*> cpu_operations() {
@@ -26,7 +44,9 @@ std::vector<const Operations*> cpu_operations() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-  if (vnni && __builtin_cpu_supports("avx512bf16")) found.push_back(&operations_avx512bf16());
+  const bool dots = vnni && __builtin_cpu_supports("avx512bf16");
+  if (dots && may_use_tiles()) found.push_back(&operations_amx());
+  if (dots) found.push_back(&operations_avx512bf16());
   if (vnni) found.push_back(&operations_avx512vnni());
   if (avx512) found.push_back(&operations_avx512());
   if (avx2) found.push_back(&operations_avx2());

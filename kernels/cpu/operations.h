@@ -141,5 +141,6 @@ const Operations& operations_avx2();
 const Operations& operations_avx512();
 const Operations& operations_avx512vnni();
 const Operations& operations_avx512bf16();
+const Operations& operations_amx();
 
 }  // namespace foretoken

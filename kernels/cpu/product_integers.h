@@ -22,7 +22,7 @@ constexpr std::int64_t kQuadsAhead = 24 << 10;  // bytes by which codes are fetc
 // The group's term of row r; `at`: of the group's scales, for kWidth outputs.
 inline Floats integer_term(const Product& p, Ints sum, std::int64_t r, std::int64_t group, std::int64_t at) {
   const std::int32_t of_row = p.rounded.sums[r * p.codes.groups + group];
-  Ints offset = (Ints{} + int(p.codes.half)) * of_row;
+  Ints offset = Ints{} + int(p.codes.half) * of_row;
   if (p.codes.zeros) offset += __builtin_convertvector(load<Floats>(p.codes.zeros + at), Ints) * of_row;
   return __builtin_convertvector(sum - offset, Floats) *
          (spread(p.rounded.scales[r]) * load<Floats>(p.codes.scales + at));

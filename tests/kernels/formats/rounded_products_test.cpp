@@ -50,14 +50,18 @@ float defined(const Weight& w, const float* row, std::int64_t o, float static_sc
 
 void expect_defined(const Weight& w, const Tensor& x, const std::string& what) {
   const float threshold = w.activations->outliers();
+  const Tensor wanted = Tensor::host({x.dim(0), w.out}, DType::f32);
+  for (std::int64_t r = 0; r < x.dim(0); ++r)
+    for (std::int64_t o = 0; o < w.out; ++o)
+      wanted.row<float>(r)[o] = defined(w, x.row<float>(r), o, w.input_scale, threshold);
   for (const auto& b : all_host_backends()) {
     const Tensor y = b->linear(x, b->prepare(w)), unprepared = b->linear(x, w);
     for (std::int64_t r = 0; r < x.dim(0); ++r)
       for (std::int64_t o = 0; o < w.out; ++o) {
-        const float wanted = defined(w, x.row<float>(r), o, w.input_scale, threshold);
-        ASSERT_EQ(std::bit_cast<std::uint32_t>(y.row<float>(r)[o]), std::bit_cast<std::uint32_t>(wanted))
+        const float want = wanted.row<float>(r)[o];
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(y.row<float>(r)[o]), std::bit_cast<std::uint32_t>(want))
             << b->description() << ", " << what << ", row " << r << ", output " << o << ": " << y.row<float>(r)[o]
-            << " for " << wanted;
+            << " for " << want;
         ASSERT_EQ(unprepared.row<float>(r)[o], y.row<float>(r)[o]) << b->description() << ", " << what;
       }
   }
@@ -91,13 +95,28 @@ TEST(RoundedProducts, AreSumsOfIntegers) {
   }
 }
 
+// Tiles take 16 rows, two of them 32, a block 64; groups of more than 512 inputs are multiplied in parts.
+TEST(RoundedProducts, OfManyRowsAreTheSame) {
+  const struct {
+    const WeightFormat& format;
+    int in, group;
+  } kCases[] = {{formats::int8(), 1056, 0},    {formats::int8_group(), 192, 96},     {formats::int4(), 256, 128},
+                {formats::int4(), 1440, 1440}, {formats::int4_asymmetric(), 96, 32}, {formats::int4(), 1760, 1760}};
+  for (const auto& c : kCases) {
+    const Weight w = quantize(Weight::dense(random_tensor({39, c.in}, 3)), c.format, c.group);
+    for (const int rows : {16, 33, 48, 65, 149})
+      expect_defined(with_activations(w, formats::int8_rows()), inputs(rows, c.in, unsigned(rows)),
+                     c.format.name() + " of " + std::to_string(c.in) + " in " + std::to_string(w.group));
+  }
+}
+
 // The greatest sums: each term 255 * 128 with a zero point at the end of the range, 2^16 of them.
 TEST(RoundedProducts, DoNotOverflow) {
   Weight w = quantize(Weight::dense(random_tensor({2, kMostRoundedInputs}, 3)), formats::int8());
   std::ranges::fill(w.values.values<std::uint8_t>(), std::uint8_t(255));
   w.zeros = Tensor::host(w.scales.shape(), DType::f32);
   std::ranges::fill(w.zeros.values<float>(), -128.0f);
-  const Tensor x = Tensor::host({1, kMostRoundedInputs}, DType::f32);
+  const Tensor x = Tensor::host({17, kMostRoundedInputs}, DType::f32);
   std::ranges::fill(x.values<float>(), -1e9f);
   expect_defined(with_activations(w, formats::int8_rows(), 1), x, "the greatest sums");
 }

@@ -104,7 +104,7 @@ TEST(RoundedProducts, OfManyRowsAreTheSame) {
                 {formats::int4(), 1440, 1440}, {formats::int4_asymmetric(), 96, 32}, {formats::int4(), 1760, 1760}};
   for (const auto& c : kCases) {
     const Weight w = quantize(Weight::dense(random_tensor({39, c.in}, 3)), c.format, c.group);
-    for (const int rows : {16, 33, 48, 65, 149})
+    for (const int rows : {16, 33, 48, 65, 129, 149, 177})
       expect_defined(with_activations(w, formats::int8_rows()), inputs(rows, c.in, unsigned(rows)),
                      c.format.name() + " of " + std::to_string(c.in) + " in " + std::to_string(w.group));
   }

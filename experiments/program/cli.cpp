@@ -100,6 +100,7 @@ int run_cli(int argc, const char* const* argv) {
   add_quickstart(app, action);
   add_run(app, action);
   add_show(app, action);
+  add_report(app, action);
   add_compare(app, action);
   add_replay(app, action);
   add_tree_shape(app, action);

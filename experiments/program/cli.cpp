@@ -84,19 +84,8 @@ int guarded(const Action& action) {
   }
 }
 
-}  // namespace
-
-int run_cli(int argc, const char* const* argv) {
-  log_to_stderr();
-  take_full_files_as_errors();
-  Registries registries;
-  register_drafters(registries);
-  register_verifiers(registries);
-
-  CLI::App app("Foretoken: speculative decoding, measured.", "foretoken");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("foretoken ") + kVersion + " (" + kCommit + ")");
-  Action action;
+// In the order of --help.
+void add_commands(CLI::App& app, const Registries& registries, Action& action) {
   add_quickstart(app, action);
   add_run(app, action);
   add_show(app, action);
@@ -113,6 +102,22 @@ int run_cli(int argc, const char* const* argv) {
   add_quality(app, action);
   add_quantize(app, action);
   add_version(app, action);
+}
+
+}  // namespace
+
+int run_cli(int argc, const char* const* argv) {
+  log_to_stderr();
+  take_full_files_as_errors();
+  Registries registries;
+  register_drafters(registries);
+  register_verifiers(registries);
+
+  CLI::App app("Foretoken: speculative decoding, measured.", "foretoken");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("foretoken ") + kVersion + " (" + kCommit + ")");
+  Action action;
+  add_commands(app, registries, action);
   refuse_empty_values(app);
   const std::vector<std::string> commands = commands_of(app);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end())

@@ -1,5 +1,5 @@
-// Any bytes as a file of results: shown in every format and as a page, compared with itself, searched for the best tree,
-// opened to continue a sweep.
+// Any bytes as a file of results: shown in every format and as a page, compared with itself, searched for the best
+// tree, opened to continue a sweep.
 #include "experiments/report/page.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"

@@ -41,7 +41,8 @@ function plottedAxes(payload) {
 function plotSpeedupOver(payload, runs, axis, first) {
   const title = axisTitle(payload.axes[axis]), policy = payload.axes[axis].policy;
   const best = policy || !payload.axes.some(a => a.policy) ? "" :
-    "Each point is the fastest policy of its group; choose one above to hold it fixed. ";
+    "Each point is the fastest policy of its group, the greatest of several speedups, so it is a little too high; " +
+    "choose one above to hold it fixed. ";
   const found = section(`speedup-${axis}`, `Speedup over ${title}`, best + (first ? ABOVE_ONE : ""));
   const figure = speedupOver(payload, runs, axis), points = pointsOf(figure);
   drawFigure(found, figure, {
@@ -56,7 +57,9 @@ function plotSpeedupRows(payload, runs) {
   const found = section("speedup-rows", "Speedup of every run",
     "With 95 % intervals, where there are any. The mark across all rows is plain decoding, 1.");
   const rows = speedupRows(runs);
-  found.append(rows.length ? drawIntervals(rows, 1) : element("p", "empty", "No run that is shown has figures."));
+  const list = rows.length ? drawIntervals(rows, 1) : element("p", "empty", "No run that is shown has figures.");
+  if (rows.length) list.setAttribute("aria-label", "Speedup of every run");
+  found.append(list);
   return found;
 }
 

@@ -45,6 +45,19 @@ tests["over a batch each group shows its fastest policy"] = () => {
   assert.deepStrictEqual(held.panels[0].series[0].points.map(p => p.y), [1.5, 1.2]);
 };
 
+tests["a method keeps its colour"] = () => {
+  const colours = runs => speedupOver(PAYLOAD, runs, 2).names.map(({name, colour}) => [name, colour]);
+  assert.deepStrictEqual(colours(RUNS), [["a", 0], ["b", 1]]);
+  assert.deepStrictEqual(colours(chosenRuns(RUNS, {0: "b"})), [["b", 1]]);
+};
+
+tests["labels tell what differs"] = () => {
+  assert.strictEqual(labelOf(PAYLOAD, RUNS[0], [0, 1, 2]), "a, batch 1, length 2");
+  assert.strictEqual(labelOf({axes: AXES, runs: [RUNS[0]]}, RUNS[0], [0, 1, 2]), "");
+  const runs = [RUNS[0], {...RUNS[1], cells: ["a", "-", "4"]}];
+  assert.strictEqual(labelOf({axes: AXES, runs}, runs[1], [0, 1, 2]), "length 4");
+};
+
 tests["runs without figures are left out"] = () => {
   const unknown = {value: null, low: null, high: null};
   const runs = [{...run("a", 1, 2, 1), figures: undefined, error: "failed"}, run("a", 1, 4, 1.5),

@@ -38,19 +38,20 @@ function drafterOf(run) { return String((run.document.drafter || {}).name || "sp
 
 function keyOf(axes) { return run => axes.map(i => run.cells[i]).join(SEPARATOR); }
 
-// Panels, one for each combination of conditions, and in them series, one for each method. `name`s are shared by all
-// panels, so that a method has one colour.
+// Panels, one for each combination of conditions, and in them series, one for each method. The colour of a method is
+// the same in all panels, whatever runs are chosen.
 function panelsOf(payload, runs, conditions, methods, pointsOf) {
-  const names = [];
+  const nameOf = run => labelOf(payload, run, methods) || drafterOf(run);
+  const all = [...new Set(payload.runs.map(nameOf))];
   const panels = grouped(runs, keyOf(conditions)).map(([, inside]) => ({
     title: labelOf(payload, inside[0], conditions) || "all runs",
     series: grouped(inside, keyOf(methods)).map(([, same]) => {
-      const name = labelOf(payload, same[0], methods) || drafterOf(same[0]);
-      if (!names.includes(name)) names.push(name);
-      return {name, colour: names.indexOf(name), points: pointsOf(same)};
+      const name = nameOf(same[0]);
+      return {name, colour: all.indexOf(name), points: pointsOf(same)};
     }).filter(series => series.points.length > 0),
   })).filter(panel => panel.series.length > 0);
-  return {panels, names: names.map((name, colour) => ({name, colour}))};
+  const shown = new Set(panels.flatMap(panel => panel.series.map(series => series.name)));
+  return {panels, names: all.map((name, colour) => ({name, colour})).filter(({name}) => shown.has(name))};
 }
 
 // Of the runs that differ only in their policy the one with the most of something.

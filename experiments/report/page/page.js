@@ -1,7 +1,8 @@
 // The page: header, choice of runs, plots, tables, and how to repeat them.
 
 function drawHeader(payload) {
-  document.getElementById("title").textContent = payload.title;
+  const parts = payload.title.split(/(?<=\/)/);  // a long path may break after a slash
+  document.getElementById("title").append(...parts.flatMap((part, i) => i ? [element("wbr"), part] : [part]));
   document.getElementById("note").textContent = payload.note;
   const origin = document.getElementById("origin");
   const add = (name, texts) => {

@@ -1,6 +1,7 @@
 // Charts: points with intervals and lines in one panel, and rows of bars. This file must not know what they mean.
 
 const SIZE = {width: 310, height: 220, left: 52, right: 10, top: 8, bottom: 38};
+const WIDE = {...SIZE, width: 440, height: 270};
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"];
 const COLOURS = 8;
 
@@ -50,28 +51,33 @@ function explain(svg, marks) {
 
 // Scales and axes
 
+// `octaves`: logarithmic where the values span so much.
 function scaleOf(axis, range) {
   const octaves = axis.octaves && spansOctaves(axis.values);
   if (octaves) {
     const [low, high] = [Math.min(...axis.values), Math.max(...axis.values)];
-    return {octaves, scale: d3.scale.log().base(2).domain([low / 1.2, high * 1.2]).range(range)};
+    return {octaves, scale: d3.scale.log().base(axis.discrete ? 2 : 10).domain([low / 1.2, high * 1.2]).range(range)};
   }
   return {octaves, scale: d3.scale.linear().domain(axis.domain || extent(axis.values)).range(range)};
 }
 
-// The values themselves where there are few, else what the scale finds.
+// The values themselves where they are few and discrete; 1, 2, 5, 10, ... where the scale is logarithmic; else what the
+// scale finds.
 function ticksOf(axis, {octaves, scale}) {
   const own = [...new Set(axis.values)].sort((a, b) => a - b);
-  return axis.discrete && own.length > 0 && own.length <= (octaves ? 10 : 8) ? own : scale.ticks(6);
+  if (axis.discrete && own.length > 0 && own.length <= (octaves ? 10 : 8)) return own;
+  return octaves && !axis.discrete ? scale.ticks().filter(tick => /^[125]/.test(tick.toExponential())) : scale.ticks(6);
 }
 
-function numberText(x) { return Math.abs(x) >= 10000 ? d3.format(".3s")(x) : String(Number(x.toPrecision(6))); }
+function numberText(x) {
+  return Math.abs(x) >= 10000 ? `${Number((x / 1000).toPrecision(4))}k` : String(Number(x.toPrecision(6)));
+}
 
 function drawAxes(svg, chart, x, y) {
-  const {width, height, left, right, top, bottom} = SIZE;
+  const {width, height, left, right, top, bottom} = chart.wide ? WIDE : SIZE;
   const across = d3.svg.axis().scale(x.scale).orient("bottom").tickValues(ticksOf(chart.x, x)).tickFormat(numberText);
-  const up = d3.svg.axis().scale(y.scale).orient("left").ticks(6).tickSize(-(width - left - right))
-    .tickFormat(numberText);
+  const up = d3.svg.axis().scale(y.scale).orient("left").tickValues(ticksOf(chart.y, y)).tickFormat(numberText)
+    .tickSize(-(width - left - right));
   svg.append("g").attr("class", "axis").attr("transform", `translate(${left},0)`).call(up);
   svg.append("g").attr("class", "axis").attr("transform", `translate(0,${height - bottom})`).call(across);
   svg.append("text").attr("class", "label").attr("x", (left + width - right) / 2).attr("y", height - 6)
@@ -110,9 +116,9 @@ function drawMarks(svg, marks) {
     .attr("d", mark => d3.svg.symbol().type(mark.symbol).size(38)());
 }
 
-// One panel. chart: {x, y: {title, values, domain, discrete, octaves}, reference: a level with a line}
+// One panel. chart: {x, y: {title, values, domain, discrete, octaves}, reference: a level with a line, wide}
 function drawPanel(panel, chart) {
-  const {width, height, left, right, top, bottom} = SIZE;
+  const {width, height, left, right, top, bottom} = chart.wide ? WIDE : SIZE;
   const figure = element("figure", "panel");
   figure.append(element("figcaption", "", panel.title));
   const svg = d3.select(figure).append("svg").attr("viewBox", `0 0 ${width} ${height}`).attr("role", "img")

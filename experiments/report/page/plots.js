@@ -13,7 +13,7 @@ function drawFigure(into, figure, chart) {
     into.append(element("p", "empty", "No run that is shown has these figures."));
     return;
   }
-  const panels = element("div", "panels");
+  const panels = element("div", chart.wide ? "panels wide" : "panels");
   for (const panel of figure.panels) panels.append(drawPanel(panel, chart));
   into.append(drawLegend(figure.names), panels);
 }
@@ -106,7 +106,8 @@ function plotPareto(payload, runs) {
   const figure = paretoCurves(payload, runs), points = pointsOf(figure);
   drawFigure(found, figure, {
     x: {title: "tokens/s of one request", values: points.map(p => p.x), domain: fromZero(points.map(p => p.x))},
-    y: {title: "tokens/s of all", values: [], domain: fromZero(points.map(p => p.y))},
+    y: {title: "tokens/s of all", values: points.map(p => p.y), domain: fromZero(points.map(p => p.y)), octaves: true},
+    wide: true,
   });
   return found;
 }

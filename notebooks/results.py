@@ -77,6 +77,24 @@ def settings(cell):
     return found
 
 
+def step_times(data):
+    """Milliseconds of a step by phase, with speculation, and of the whole step of plain decoding (`plain_step_ms`)."""
+    side, plain = data["speculative"], data["baseline"]
+    ms = {name: 1000 * number(seconds) / side["steps"] for name, seconds in side["phases"].items()}
+    found = {"draft_ms": ms["draft_forward"] + ms["draft_other"], "target_ms": ms["target_forward"],
+             "verify_ms": ms["verify"]}
+    found["host_ms"] = ms["total"] - sum(found.values())
+    return {**found, "step_ms": ms["total"], "plain_step_ms": 1000 * number(plain["phases"]["total"]) / plain["steps"]}
+
+
+def rates(data):
+    """Tokens per second of one request after its first round, and those of plain decoding: of one and of all."""
+    plain = data["baseline"]
+    return {"request_tokens_per_second": number(data["speculative"]["decode_tokens_per_second"]),
+            "plain_request_tokens_per_second": number(plain["decode_tokens_per_second"]),
+            "plain_tokens_per_second": number(plain["tokens_per_second"])}
+
+
 def cells(found):
     """One row per run that succeeded: settings, then figures; x_low and x_high bound the 95 % interval of x."""
     rows = []
@@ -97,6 +115,8 @@ def cells(found):
                 "engine_overhead": data["speculative"]["engine_overhead"],
                 "promise": cell["promise"],
                 "key": cell["key"],
+                **step_times(data),
+                **rates(data),
             }
         )
         rows.append(row)
@@ -117,6 +137,21 @@ def lists(found, name):
                     row[key] = number(value) if key in INTERVALS + ["rate", "reached"] else value
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def fastest(rows):
+    """Of the rows that differ only in their policy the one with the greatest speedup."""
+    rows = rows.dropna(subset=["speedup"])
+    names = list(rows.columns[:rows.columns.get_loc(INTERVALS[0])])
+    outside = [name for name in names if name != "length" and not name.startswith("policy.")]
+    group = rows[outside].astype(str).agg("\n".join, axis=1)
+    return rows.loc[rows.groupby(group, sort=False).speedup.idxmax()]
+
+
+def pareto_front(rows, x, y):
+    """The rows that no other one exceeds in both columns, by x."""
+    ordered = rows.dropna(subset=[x, y]).sort_values([x, y], ascending=False)
+    return ordered[~ordered[y].cummax().duplicated()].iloc[::-1]
 
 
 def failures(found):

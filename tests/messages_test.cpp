@@ -73,6 +73,7 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/sweep/sweep.cpp", {"run", "generate"}},
     {"experiments/sweep/", {"run", "quickstart"}},
     {"experiments/report/tree_shape.cpp", {"tree-shape"}},
+    {"experiments/report/repeat.cpp", {"run", "report"}},
     {"experiments/report/", {"run", "show", "compare", "quickstart", "bench", "quality"}},
 };
 

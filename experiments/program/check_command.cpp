@@ -10,6 +10,7 @@
 #include "experiments/program/commands.h"
 #include "experiments/program/option_values.h"
 #include "experiments/report/check_report.h"
+#include "experiments/report/shell_word.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/workload.h"
 #include "framework/components/plugin.h"
@@ -103,16 +104,6 @@ Environment environment() {
   if (std::filesystem::is_directory(folder / "target", ignored))
     e.trained = [folder](Backend& b) { return demo_models(b, folder); };
   return e;
-}
-
-// Quoted for a shell.
-std::string shell_word(const std::string& word) {
-  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
-      std::string::npos)
-    return word;
-  std::string s = "'";
-  for (const char c : word) s += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return s + "'";
 }
 
 // The command that repeats this check.

@@ -84,6 +84,26 @@ int guarded(const Action& action) {
   }
 }
 
+// In the order of --help.
+void add_commands(CLI::App& app, const Registries& registries, Action& action) {
+  add_quickstart(app, action);
+  add_run(app, action);
+  add_show(app, action);
+  add_report(app, action);
+  add_compare(app, action);
+  add_replay(app, action);
+  add_tree_shape(app, action);
+  add_generate(app, action);
+  add_list(app, registries, action);
+  add_keys(app, registries, action);
+  add_check(app, action);
+  add_options(app, action);
+  add_bench(app, action);
+  add_quality(app, action);
+  add_quantize(app, action);
+  add_version(app, action);
+}
+
 }  // namespace
 
 int run_cli(int argc, const char* const* argv) {
@@ -97,21 +117,7 @@ int run_cli(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("foretoken ") + kVersion + " (" + kCommit + ")");
   Action action;
-  add_quickstart(app, action);
-  add_run(app, action);
-  add_show(app, action);
-  add_compare(app, action);
-  add_replay(app, action);
-  add_tree_shape(app, action);
-  add_generate(app, action);
-  add_list(app, registries, action);
-  add_keys(app, registries, action);
-  add_check(app, action);
-  add_options(app, action);
-  add_bench(app, action);
-  add_quality(app, action);
-  add_quantize(app, action);
-  add_version(app, action);
+  add_commands(app, registries, action);
   refuse_empty_values(app);
   const std::vector<std::string> commands = commands_of(app);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end())

@@ -118,7 +118,6 @@ void add_run(CLI::App& app, Action& action) {
   });
 }
 
-// Whether lines of a file of results have no figures, each of which is an error message.
 bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {
   const auto damages = damages_of(lines);
   for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", file, damage);

@@ -29,6 +29,9 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::ve
 // --plugin LIB, repeatable: for every command that uses drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
 
+// Whether lines of a file of results have no figures, each of which is an error message.
+bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines);
+
 // The JSON object in an option's value.
 nlohmann::json json_object(const std::string& text, const std::string& option);
 // The config of a drafter, policy or verifier in an option's value: a name, or a JSON object with "name" and options;
@@ -37,6 +40,7 @@ nlohmann::json component_config(const std::string& text, const std::string& opti
 
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
 void add_tree_shape(CLI::App& app, Action& action);

@@ -21,33 +21,13 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // The named tables, in the order of kTables.
-std::vector<std::string> chosen(const ShowOptions& options) {
-  expect_tables(options.tables);
-  if (options.tables.empty()) return kTables;
+std::vector<std::string> chosen(const std::vector<std::string>& tables) {
+  expect_tables(tables);
+  if (tables.empty()) return kTables;
   std::vector<std::string> names;
   for (const std::string& name : kTables)
-    if (std::ranges::find(options.tables, name) != options.tables.end()) names.push_back(name);
+    if (std::ranges::find(tables, name) != tables.end()) names.push_back(name);
   return names;
-}
-
-// The tables with content: those without categories, drafts or several lengths are left out.
-std::vector<Table> tables_of(const View& view, const std::vector<std::string>& names) {
-  std::vector<Table> tables;
-  for (const std::string& name : names) {
-    if (name == "main") tables.push_back(main_table(view));
-    if (name == "theory") tables.push_back(theory_table(view));
-    if (name == "positions")
-      for (Table& table : position_tables(view))
-        if (table.columns.size() > view.columns().size()) tables.push_back(std::move(table));
-    if (name == "categories") tables.push_back(category_table(view, true));
-    if (name == "phases") tables.push_back(phase_table(view));
-    if (name == "memory") tables.push_back(memory_table(view));
-    if (name == "best" && !view.axes.of_policy().empty()) tables.push_back(best_table(view));
-  }
-  std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
-  if (const std::string models = view.models(); !models.empty())
-    for (Table& table : tables) table.note += (table.note.empty() ? "" : " ") + models + ".";
-  return tables;
 }
 
 // Every row names the model that ran, if it is not simply a directory's.
@@ -62,7 +42,7 @@ Table naming_models(Table table, const View& view) {
 Table csv_table(const View& view, const ShowOptions& options) {
   if (options.tables.size() > 1)
     throw Error("CSV holds one table: name one of " + joined(kTables) + ", or take --format json");
-  const std::string name = options.tables.empty() ? "main" : chosen(options).front();
+  const std::string name = options.tables.empty() ? "main" : chosen(options.tables).front();
   if (name == "main") return figures_table(view);
   if (name == "theory") return theory_table(view);
   if (name == "positions") return every_position_table(view);
@@ -99,14 +79,16 @@ std::string programs(const View& view) {
 }
 
 std::string report(const std::vector<json>& lines, const ShowOptions& options) {
-  const std::vector<std::string> names = chosen(options);
+  expect_tables(options.tables);
   const View view(lines);
   if (options.format == "json") return programs(view);
   if (options.format == "csv") return naming_models(csv_table(view, options), view).csv();
   if (options.format != "terminal" && options.format != "markdown")
     throw Error("unknown format '" + options.format + "': there are terminal, markdown, csv, json");
   const bool markdown = options.format == "markdown";
-  const std::vector<Table> tables = tables_of(view, names);
+  std::vector<Table> tables = shown_tables(view, options.tables);
+  if (const std::string models = view.models(); !models.empty())
+    for (Table& table : tables) table.note += (table.note.empty() ? "" : " ") + models + ".";
   std::string found;
   for (const Table& table : tables) found += (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
   return found + legend(tables, options.width, markdown);
@@ -118,6 +100,24 @@ void expect_tables(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (std::ranges::find(kTables, name) == kTables.end())
       throw Error("unknown table '" + name + "': there are " + joined(kTables));
+}
+
+// Those without categories, drafts or several lengths have no content.
+std::vector<Table> shown_tables(const View& view, const std::vector<std::string>& names) {
+  std::vector<Table> tables;
+  for (const std::string& name : chosen(names)) {
+    if (name == "main") tables.push_back(main_table(view));
+    if (name == "theory") tables.push_back(theory_table(view));
+    if (name == "positions")
+      for (Table& table : position_tables(view))
+        if (table.columns.size() > view.columns().size()) tables.push_back(std::move(table));
+    if (name == "categories") tables.push_back(category_table(view, true));
+    if (name == "phases") tables.push_back(phase_table(view));
+    if (name == "memory") tables.push_back(memory_table(view));
+    if (name == "best" && !view.axes.of_policy().empty()) tables.push_back(best_table(view));
+  }
+  std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
+  return tables;
 }
 
 std::string show(const std::vector<json>& lines, const ShowOptions& options) {

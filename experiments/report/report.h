@@ -19,6 +19,12 @@ struct ShowOptions {
 // An unknown name of a table is an Error.
 void expect_tables(const std::vector<std::string>& names);
 
+struct View;
+struct Table;
+
+// The named tables of a view, or all of them, as `show` prints them: those without rows are left out.
+std::vector<Table> shown_tables(const View& view, const std::vector<std::string>& names);
+
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
 // "cells" (one per line, with every figure) and "best". An unknown format or table, or no lines at all, is an Error.
 std::string show(const std::vector<nlohmann::json>& lines, const ShowOptions& options);

@@ -65,6 +65,7 @@ class Program(InFolder):
             "",
             "run",
             "show",
+            "report",
             "compare",
             "tree-shape",
             "generate",

@@ -1,5 +1,6 @@
-// Any bytes as a file of results: shown in every format, compared with itself, searched for the best tree, opened to
-// continue a sweep.
+// Any bytes as a file of results: shown in every format and as a page, compared with itself, searched for the best
+// tree, opened to continue a sweep.
+#include "experiments/report/page.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/tree_shape.h"
@@ -28,6 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto lines = load_results(file.path());
     const std::string format = kFormats[bytes.size() % 4];  // one format each, since the bootstrap intervals take long
     print([&] { return show(lines, {format, {}, 100}); });
+    print([&] { return page(lines, {}); });
     CompareOptions options;
     options.format = format;
     print([&] { return compare(lines, lines, options); });

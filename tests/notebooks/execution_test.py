@@ -17,7 +17,7 @@ try:
     import matplotlib  # noqa: F401
     import nbclient
     import nbformat
-    import pandas  # noqa: F401
+    import pandas
 except ImportError as missing:
     print(f"skipped: the notebooks were not executed, since Jupyter is missing here (the Python module {missing.name}; "
           "notebooks/README.md says what to install)")
@@ -26,6 +26,8 @@ except ImportError as missing:
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 import results  # noqa: E402
+
+PICTURES = 7  # speedup and tau over the length, speedup over batch and temperature, positions, times, Pareto curves
 
 # Answers `show PATH --json` with the stored figures, and nothing else.
 STAND_IN = """#!/bin/sh
@@ -55,10 +57,10 @@ class Execution(unittest.TestCase):
         ).execute()
         return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
-    def test_first_look_draws_three_pictures(self):
+    def test_first_look_draws_its_pictures(self):
         outputs = self.execute(FIGURES)
         pictures = [o for o in outputs if "image/png" in o.get("data", {})]
-        self.assertEqual(len(pictures), 3)
+        self.assertEqual(len(pictures), PICTURES)
         printed = "".join(o.get("text", "") for o in outputs)
         self.assertIn("6 runs of figures.json", printed)
         self.assertIn("the draft has another vocabulary", printed)
@@ -88,6 +90,26 @@ class Execution(unittest.TestCase):
         self.assertIn("alpha_low", results.lists(found, "categories"))
         self.assertEqual(len(results.failures(found)), 1)
 
+    def test_times_of_a_step_add_up(self):
+        cells = results.cells(results.figures(FIGURES))
+        parts = cells[["draft_ms", "target_ms", "verify_ms", "host_ms"]].sum(axis=1)
+        self.assertTrue(((parts - cells.step_ms).abs() < 1e-9).all())
+        self.assertAlmostEqual(cells.step_ms[0], 1000 * 3.08 / 240)
+        self.assertAlmostEqual(cells.plain_step_ms[0], 1000 * 4.84 / 480)
+
+    def test_the_fastest_policy_of_each_group(self):
+        cells = results.cells(results.figures(FIGURES))
+        best = results.fastest(cells)
+        self.assertEqual(list(zip(best.drafter, best.batch)), [("draft_model", 1), ("draft_model", 4), ("ngram", 1)])
+        for _, row in best.iterrows():
+            alike = cells[(cells.drafter == row.drafter) & (cells.batch == row.batch)]
+            self.assertEqual(row.speedup, alike.speedup.max())
+
+    def test_a_front_holds_what_nothing_exceeds(self):
+        rows = pandas.DataFrame({"x": [1, 2, 2, 1, 4, 3], "y": [9, 8, 3, 5, 1, 1]})
+        front = results.pareto_front(rows, "x", "y")
+        self.assertEqual(list(zip(front.x, front.y)), [(1, 9), (2, 8), (4, 1)])
+
     def test_unknown_bounds_are_drawn_as_none(self):
         found = json.loads(FIGURES.read_text())
         for cell in found["cells"]:
@@ -96,7 +118,7 @@ class Execution(unittest.TestCase):
         path = Path(self.folder.name) / "unbounded.json"
         path.write_text(json.dumps(found))
         self.assertTrue(results.cells(found).speedup_low.isna().all())
-        self.assertEqual(len([o for o in self.execute(path) if "image/png" in o.get("data", {})]), 3)
+        self.assertEqual(len([o for o in self.execute(path) if "image/png" in o.get("data", {})]), PICTURES)
 
 
 if __name__ == "__main__":

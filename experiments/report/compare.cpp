@@ -14,24 +14,19 @@ using nlohmann::json;
 using Kind = Column::Kind;
 
 struct Figure {
-  const char* name;
+  const char *name, *title, *meaning;
   Interval Summary::* interval;
+  Measurements Samples::* samples;
   int digits;
 };
 
-constexpr Figure kFigures[] = {{"tokens_per_second", &Summary::tokens_per_second, 1},
-                               {"speedup", &Summary::speedup, 2},
-                               {"tau", &Summary::tau, 2},
-                               {"alpha", &Summary::alpha, 2}};
-
-// Whether the bounds of both intervals are known.
-bool comparable(const Interval& a, const Interval& b) { return a.bounded() && b.bounded(); }
-
-// -1, 0, 1: B's interval lies below A's, overlaps it, lies above it. 0 if either is unknown.
-int clear_difference(const Interval& a, const Interval& b) {
-  if (!comparable(a, b) || a.overlaps(b)) return 0;
-  return b.value > a.value ? 1 : -1;
-}
+constexpr Figure kFigures[] = {
+    {"tokens_per_second", "tok/s", "tokens per second end to end", &Summary::tokens_per_second,
+     &Samples::tokens_per_second, 1},
+    {"speedup", "speedup", "tok/s over the baseline's", &Summary::speedup, &Samples::speedup, 2},
+    {"tau", "tau", "tokens emitted per target forward", &Summary::tau, &Samples::tau, 2},
+    {"alpha", "alpha", "accepted / tested draft tokens", &Summary::alpha, &Samples::alpha, 2}};
+constexpr std::size_t kSpeedup = 1;
 
 std::string failure(const RunPair& pair) {
   if (pair.a->failed() && pair.b->failed()) return "failed on both sides: " + pair.b->error;
@@ -44,12 +39,35 @@ std::string promises(const RunPair& pair) {
   return a == b ? a : a + "/" + b;
 }
 
-void add_figures(const RunPair& pair, Row& row) {
-  for (const Figure& figure : kFigures) {
-    const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
-    const int clear = clear_difference(a, b);
-    row.cells.push_back(Cell::of(a, figure.digits));
-    row.cells.push_back(Cell::of(b, figure.digits, clear > 0 ? "↑" : clear < 0 ? "↓" : " "));
+// B over A in one figure, of the prompts that both served.
+Resampled ratio_of(const RunPair& pair, const Figure& figure) {
+  const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
+  const Measurements &base = pair.a->samples.*figure.samples, &other = pair.b->samples.*figure.samples;
+  if (!failure(pair).empty() || pair.a->samples.prompts != pair.b->samples.prompts || !a.bounded() || !b.bounded())
+    return {b.value / a.value, {}};
+  return resampled_ratio(base, other, false);
+}
+
+// Of each figure, the ratios of all pairs, whose intervals hold together.
+struct Ratios {
+  std::vector<Interval> of[std::size(kFigures)];  // [figure][pair]
+
+  explicit Ratios(const std::vector<RunPair>& pairs) {
+    for (std::size_t f = 0; f < std::size(kFigures); ++f) {
+      std::vector<Resampled> all;
+      for (const RunPair& pair : pairs) all.push_back(ratio_of(pair, kFigures[f]));
+      of[f] = simultaneous_intervals(all);
+    }
+  }
+};
+
+void add_figures(const RunPair& pair, const Ratios& ratios, std::size_t i, Row& row) {
+  for (std::size_t f = 0; f < std::size(kFigures); ++f) {
+    const Figure& figure = kFigures[f];
+    const int clear = ratios.of[f][i].against(1);
+    row.cells.push_back(Cell::of(pair.a->*figure.interval, figure.digits));
+    row.cells.push_back(Cell::of(pair.b->*figure.interval, figure.digits, clear > 0 ? "↑" : clear < 0 ? "↓" : " "));
+    row.cells.push_back(Cell::of(ratios.of[f][i], 3));
   }
 }
 
@@ -65,34 +83,39 @@ void add_memory(const std::vector<RunPair>& pairs, Table& table) {
       for (const Summary* side : {pairs[i].a, pairs[i].b}) row.cells.push_back(Cell::of(megabytes(side), 1));
 }
 
-Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vector<RunPair>& pairs) {
+void add_columns(const Figure& figure, Table& table) {
+  const std::string name = figure.name;
+  table.columns.push_back({figure.title + std::string(" A"), name + "_a", figure.meaning, Kind::interval});
+  table.columns.push_back({"B", name + "_b",
+                           name == "speedup" ? "the same of B; ↑ ↓ where the interval of B/A leaves 1 out" : "",
+                           Kind::interval});
+  table.columns.push_back({"B/A [95 %]", name + "_ratio",
+                           "ratio of the speedups, with the interval of a bootstrap that resamples the prompts of both "
+                           "sides together and the alternations of each; all rows' intervals hold together in 95 of "
+                           "100 cases",
+                           Kind::interval});
+}
+
+Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vector<RunPair>& pairs,
+                  const Ratios& ratios) {
   Table table;
   table.title = "A and B, run by run";
   table.columns = axes.table_columns();
-  const std::vector<Column> columns = {
-      {"tok/s A", "tokens_per_second_a", "tokens per second end to end", Kind::interval},
-      {"B", "tokens_per_second_b", "the same in B; ↑ ↓ where the 95 % intervals of A and B do not overlap",
-       Kind::interval},
-      {"speedup A", "speedup_a", "tok/s over the baseline's, with its 95 % interval", Kind::interval},
-      {"B", "speedup_b", "", Kind::interval},
-      {"tau A", "tau_a", "tokens emitted per target forward", Kind::interval},
-      {"B", "tau_b", "", Kind::interval},
-      {"alpha A", "alpha_a", "accepted / tested draft tokens", Kind::interval},
-      {"B", "alpha_b", "", Kind::interval}};
   const bool mixed =
       std::ranges::any_of(pairs, [&](const RunPair& p) { return promises(p) != kind_of(pairs[0].a->promise); });
   if (mixed) table.columns.push_back({"output", "promise", "what the verifiers of A and B promise", Kind::text});
-  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  for (const Figure& figure : kFigures) add_columns(figure, table);
   const bool incomplete =
       std::ranges::any_of(pairs, [](const RunPair& p) { return p.a->failed_requests > 0 || p.b->failed_requests > 0; });
   if (incomplete) {
     table.columns.push_back({"failed A", "failed_requests_a", "requests that failed; their prompts are left out"});
     table.columns.push_back({"B", "failed_requests_b", ""});
   }
-  for (const RunPair& pair : pairs) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const RunPair& pair = pairs[i];
     Row row{axes.cells(pair.a->run()), failure(pair), false};
     if (mixed) row.cells.push_back(Cell::of(promises(pair)));
-    if (row.sentence.empty()) add_figures(pair, row);
+    if (row.sentence.empty()) add_figures(pair, ratios, i, row);
     if (incomplete && row.sentence.empty())
       for (const Summary* side : {pair.a, pair.b}) row.cells.push_back(Cell::of(side->failed_requests, 0));
     table.rows.push_back(std::move(row));
@@ -106,30 +129,40 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
   return table;
 }
 
-// In tables for people, only speedups have intervals.
+// In tables for people only the ratio of the speedups is shown, and it alone has an interval.
 void narrow(Table& table) {
-  for (Row& row : table.rows)
-    for (std::size_t i = 0; i < row.cells.size(); ++i)
-      if (Cell& cell = row.cells[i]; cell.kind == Cell::Kind::interval && !table.columns[i].name.starts_with("speedup"))
+  for (std::size_t i = table.columns.size(); i-- > 0;) {
+    const std::string& name = table.columns[i].name;
+    const bool ratio = name.ends_with("_ratio");
+    if (ratio && name == "speedup_ratio") continue;
+    for (Row& row : table.rows) {
+      if (i >= row.cells.size()) continue;
+      if (ratio)
+        row.cells.erase(row.cells.begin() + std::ptrdiff_t(i));
+      else if (Cell& cell = row.cells[i]; cell.kind == Cell::Kind::interval)
         cell = Cell::of(cell.interval.value, cell.digits, cell.mark);
+    }
+    if (ratio) table.columns.erase(table.columns.begin() + std::ptrdiff_t(i));
+  }
 }
 
-std::string verdict(const std::vector<RunPair>& pairs) {
+std::string verdict(const std::vector<RunPair>& pairs, const Ratios& ratios) {
   int faster = 0, slower = 0, same = 0, open = 0, failed = 0;
-  for (const RunPair& pair : pairs) {
-    if (!failure(pair).empty()) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const Interval& ratio = ratios.of[kSpeedup][i];
+    if (!failure(pairs[i]).empty())
       ++failed;
-      continue;
-    }
-    const Interval &a = pair.a->speedup, &b = pair.b->speedup;
-    const int clear = clear_difference(a, b);
-    ++(!comparable(a, b) ? open : clear > 0 ? faster : clear < 0 ? slower : same);
+    else if (!ratio.bounded())
+      ++open;
+    else
+      ++(ratio.against(1) > 0 ? faster : ratio.against(1) < 0 ? slower : same);
   }
   return std::to_string(pairs.size()) + (pairs.size() == 1 ? " run" : " runs") +
          " on both sides: speedup clearly higher in B " + std::to_string(faster) + ", clearly lower " +
-         std::to_string(slower) + ", intervals overlap " + std::to_string(same) +
-         (open ? ", no interval on one side " + std::to_string(open) : "") +
-         (failed ? ", failed " + std::to_string(failed) : "") + ".";
+         std::to_string(slower) + ", no clear difference " + std::to_string(same) +
+         (open ? ", not comparable " + std::to_string(open) : "") +
+         (failed ? ", failed " + std::to_string(failed) : "") + "." +
+         (open ? " Not comparable: other prompts, or one alternation, which does not say how the machine varies." : "");
 }
 
 std::string origin_of(const std::vector<Summary>& side) {
@@ -138,14 +171,15 @@ std::string origin_of(const std::vector<Summary>& side) {
   return view.origin() + (models.empty() ? "" : " " + models + ".");
 }
 
-std::string people(const MatchedRuns& matching, const Axes& axes, Table table, const CompareOptions& options) {
+std::string people(const MatchedRuns& matching, const Axes& axes, Table table, const std::string& verdict,
+                   const CompareOptions& options) {
   const bool markdown = options.format == "markdown";
   const std::string end = markdown ? "\n\n" : "\n", item = markdown ? "- " : "  ";
   std::string found;
   if (!matching.a.empty()) found += one_line("A: " + options.name_a + ", " + origin_of(matching.a)) + end;
   if (!matching.b.empty()) found += one_line("B: " + options.name_b + ", " + origin_of(matching.b)) + end;
   narrow(table);
-  found += verdict(matching.pairs) + end;
+  found += verdict + end;
   for (const std::string& pointer : matching.younger)
     found += "Not counted, since one side does not know it: " + one_line(pointer) + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
@@ -166,9 +200,10 @@ json side_json(const std::vector<const Summary*>& alone) {
   return found;
 }
 
-std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pairs) {
+std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pairs, const Ratios& ratios) {
   json matched = json::array();
-  for (const RunPair& pair : pairs) {
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const RunPair& pair = pairs[i];
     json one = {
         {"key_a", pair.a->line.value("key", "")}, {"key_b", pair.b->line.value("key", "")}, {"run", pair.b->run()}};
     if (!failure(pair).empty()) one["error"] = failure(pair);
@@ -176,14 +211,11 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
       one["failed_requests"] = {{"a", pair.a->failed_requests}, {"b", pair.b->failed_requests}};
     if (failure(pair).empty()) {
       one["memory"] = {{"a", to_json(pair.a->speculative.memory)}, {"b", to_json(pair.b->speculative.memory)}};
-      for (const Figure& figure : kFigures) {
-        const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
-        const bool known = a.known() && b.known();
-        one[figure.name] = {{"a", to_json(a)},
-                            {"b", to_json(b)},
-                            {"ratio", known && a.value != 0 ? json(b.value / a.value) : json()},
-                            {"overlap", comparable(a, b) ? json(a.overlaps(b)) : json()}};
-      }
+      for (std::size_t f = 0; f < std::size(kFigures); ++f)
+        one[kFigures[f].name] = {{"a", to_json(pair.a->*kFigures[f].interval)},
+                                 {"b", to_json(pair.b->*kFigures[f].interval)},
+                                 {"ratio", to_json(ratios.of[f][i])},
+                                 {"clear", ratios.of[f][i].against(1)}};
     }
     matched.push_back(std::move(one));
   }
@@ -209,9 +241,11 @@ std::string comparison(const std::vector<json>& a, const std::vector<json>& b, c
   const Axes axes(matching.documents, {});
   std::vector<RunPair> pairs;
   for (const std::size_t i : axes.order(both)) pairs.push_back(matching.pairs[i]);
-  if (options.format == "json") return programs(matching, pairs);
-  Table table = pairs_table(matching, axes, pairs);
-  return options.format == "csv" ? table.csv() : people(matching, axes, std::move(table), options);
+  const Ratios ratios(pairs);
+  if (options.format == "json") return programs(matching, pairs, ratios);
+  Table table = pairs_table(matching, axes, pairs, ratios);
+  return options.format == "csv" ? table.csv()
+                                 : people(matching, axes, std::move(table), verdict(pairs, ratios), options);
 }
 
 }  // namespace

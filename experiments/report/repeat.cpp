@@ -68,7 +68,7 @@ json repeating_commands(const View& view, const PageFiles& files) {
   if (!document.is_null())
     add("./foretoken run sweep.json --results again.jsonl",
         "measures all runs again; sweep.json is saved from this page");
-  add("./foretoken compare " + results + " again.jsonl", "what differs, and whether intervals overlap");
+  add("./foretoken compare " + results + " again.jsonl", "what differs, prompt by prompt, with intervals");
   add("./foretoken show " + results, "the tables of this page");
   add("./foretoken report " + results + " --out " + shell_word(files.out), "this page");
   return {{"document", document}, {"lines", lines}};

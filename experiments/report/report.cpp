@@ -72,7 +72,8 @@ std::string programs(const View& view) {
     for (const std::size_t i : b.as_good) as_good.push_back(key(i));
     best.push_back({{"key", key(b.cell)},
                     {"axes", axes_json(view, view.cells[b.cell].run())},
-                    {"speedup", to_json(view.cells[b.cell].speedup)},
+                    {"speedup", to_json(b.speedup)},
+                    {"candidates", b.candidates},
                     {"as_good", as_good}});
   }
   return json{{"schema", 1}, {"cells", cells}, {"best", best}}.dump(1) + "\n";

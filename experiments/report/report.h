@@ -36,8 +36,9 @@ struct CompareOptions {
   int width = 118;
 };
 
-// For each run of both sides: how tokens/s, speedup, tau and alpha differ, and whether their intervals overlap; then
-// the runs of only one side. Two runs match if their documents agree except for ignored fields.
+// For each run of both sides: the ratios of tokens/s, speedup, tau and alpha, prompt by prompt, with intervals that
+// hold for all runs together; then the runs of only one side. Two runs match if their documents agree except for
+// ignored fields.
 std::string compare(const std::vector<nlohmann::json>& a, const std::vector<nlohmann::json>& b,
                     const CompareOptions& options);
 

@@ -18,7 +18,7 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kTail = 0.025;
 
 // What is resampled. Part of the name of a draw, so two levels never share draws.
-enum class Level : std::uint32_t { prompts, repeats };
+enum class Level : std::uint32_t { prompts, repeats, repeats_of_base };
 
 // The index, below n, that draw `index` of a resample selects.
 int place(int resample, int index, Level level, int n) {
@@ -31,9 +31,9 @@ double same(double x) { return x; }
 double logarithm(double x) { return std::log(x); }
 
 // The deviation of each resample's ratio from the ratio of all, on a scale, widened for few terms.
-std::vector<double> deviations(std::span<const Term> terms, Level level, double (*scale)(double)) {
+std::vector<double> deviations(std::span<const Term> terms, Level level, double (*scale)(double), int freedom) {
   const int n = int(terms.size());
-  const double centre = scale(ratio_of_totals(terms)), widening = small_sample_widening(n);
+  const double centre = scale(ratio_of_totals(terms)), widening = small_sample_widening(n, freedom);
   std::vector<double> found(kResamples);
   std::vector<Term> resampled(terms.size());
   for (int b = 0; b < kResamples; ++b) {
@@ -41,6 +41,12 @@ std::vector<double> deviations(std::span<const Term> terms, Level level, double 
     found[b] = widening * (scale(ratio_of_totals(resampled)) - centre);
   }
   return found;
+}
+
+// Adds those of the logarithm.
+void add_deviations(std::span<const Term> terms, Level level, double sign, int freedom, std::vector<double>& sums) {
+  const std::vector<double> found = deviations(terms, level, logarithm, freedom);
+  for (int b = 0; b < kResamples; ++b) sums[std::size_t(b)] += sign * found[std::size_t(b)];
 }
 
 // The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
@@ -104,9 +110,9 @@ double ratio_of_totals(std::span<const Term> terms) {
   return (sum.top / sum.bottom) / (sum.base_top / sum.base_bottom);
 }
 
-double small_sample_widening(int n) {
+double small_sample_widening(int n, int freedom) {
   if (n < 2) return 1;
-  const double t = quantile(boost::math::complement(boost::math::students_t(n - 1), kTail));
+  const double t = quantile(boost::math::complement(boost::math::students_t(freedom), kTail));
   const double z = quantile(boost::math::complement(boost::math::normal(), kTail));
   return t / z * std::sqrt(double(n) / (n - 1));
 }
@@ -123,7 +129,7 @@ Interval mean_interval(std::span<const Term> units, double least, double most) {
   if (!std::isfinite(value)) return Interval::unknown();
   const std::vector<Term> telling = with_trials(units);
   if (telling.size() < 2) return {value, kUnknown, kUnknown};
-  const auto [low, high] = spread(deviations(telling, Level::prompts, same));
+  const auto [low, high] = spread(deviations(telling, Level::prompts, same, int(telling.size()) - 1));
   return {value, std::max(value + low, least), std::min(value + high, most)};
 }
 
@@ -140,17 +146,64 @@ Interval share_interval(std::span<const Term> units) {
   return {share, low, high};
 }
 
-Interval paired_interval(const Measurements& measured) {
+Resampled resampled(const Measurements& measured) {
   const std::vector<Term> prompts = totals(measured, Level::prompts), repeats = totals(measured, Level::repeats);
   const double value = ratio_of_totals(prompts);
-  if (!(value > 0) || !std::isfinite(value)) return Interval::unknown();
-  if (prompts.size() < 2 && repeats.size() < 2) return {value, kUnknown, kUnknown};
-  std::vector<double> both = deviations(prompts, Level::prompts, logarithm);
-  const std::vector<double> machine = deviations(repeats, Level::repeats, logarithm);
-  for (int b = 0; b < kResamples; ++b) both[b] += machine[b];
-  const auto [low, high] = spread(std::move(both));
-  return {value, value * std::exp(low), value * std::exp(high)};
+  if (!(value > 0) || !std::isfinite(value)) return {kUnknown, {}};
+  if (prompts.size() < 2 && repeats.size() < 2) return {value, {}};
+  std::vector<double> both(kResamples);
+  add_deviations(prompts, Level::prompts, 1, measured.prompts - 1, both);
+  add_deviations(repeats, Level::repeats, 1, measured.repeats - 1, both);
+  return {value, std::move(both)};
 }
+
+Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved) {
+  const double below = ratio_of_totals(a.terms), value = ratio_of_totals(b.terms) / below;
+  if (!(value > 0) || !(below > 0) || !std::isfinite(value)) return {kUnknown, {}};
+  if (a.prompts != b.prompts || (a.prompts < 2 && (a.repeats < 2 || b.repeats < 2))) return {value, {}};
+  const bool together = interleaved && a.repeats == b.repeats;
+  const int freedom = together ? a.repeats - 1 : a.repeats + b.repeats - 2;
+  std::vector<double> all(kResamples);
+  for (const Measurements* side : {&b, &a}) {
+    const double sign = side == &b ? 1 : -1;
+    const Level repeats = side == &b || together ? Level::repeats : Level::repeats_of_base;
+    add_deviations(totals(*side, Level::prompts), Level::prompts, sign, side->prompts - 1, all);
+    add_deviations(totals(*side, repeats), repeats, sign, freedom, all);
+  }
+  return {value, std::move(all)};
+}
+
+Interval interval_of(const Resampled& ratio) {
+  if (ratio.deviations.empty()) return {ratio.value, kUnknown, kUnknown};
+  const auto [low, high] = spread(ratio.deviations);
+  return {ratio.value, ratio.value * std::exp(low), ratio.value * std::exp(high)};
+}
+
+std::vector<Interval> simultaneous_intervals(std::span<const Resampled> ratios) {
+  std::vector<double> extremes(kResamples, 0);  // of each resample, in half-widths
+  for (const Resampled& ratio : ratios) {
+    if (ratio.deviations.empty()) continue;
+    const auto [low, high] = spread(ratio.deviations);
+    for (int b = 0; b < kResamples; ++b) {
+      const double deviation = ratio.deviations[std::size_t(b)], half = deviation < 0 ? low : high;
+      if (half != 0 && std::isfinite(deviation))
+        extremes[std::size_t(b)] = std::max(extremes[std::size_t(b)], deviation / half);
+    }
+  }
+  std::ranges::sort(extremes);
+  const double wider = std::max(1.0, quantile(extremes, 1 - 2 * kTail));
+  std::vector<Interval> found;
+  for (const Resampled& ratio : ratios) {
+    const Interval alone = interval_of(ratio);
+    found.push_back(alone);
+    if (alone.bounded())
+      found.back() = {alone.value, alone.value * std::pow(alone.low / alone.value, wider),
+                      alone.value * std::pow(alone.high / alone.value, wider)};
+  }
+  return found;
+}
+
+Interval paired_interval(const Measurements& measured) { return interval_of(resampled(measured)); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return kUnknown;

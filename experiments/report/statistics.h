@@ -18,6 +18,8 @@ struct Interval {
   bool bounded() const;
   double width() const { return high - low; }
   bool contains(double x) const { return low <= x && x <= high; }
+  // -1, 0, 1: the interval lies below x, contains it or has no bounds, lies above it.
+  int against(double x) const { return low > x ? 1 : high < x ? -1 : 0; }
   // An interval without bounds overlaps everything.
   bool overlaps(const Interval& other) const { return !(high < other.low) && !(other.high < low); }
 };
@@ -44,6 +46,12 @@ struct Measurements {
 
 constexpr int kResamples = 2000;
 
+// A ratio and its resamples, from which intervals of one or of several ratios at once follow.
+struct Resampled {
+  double value;                    // NaN: unknown
+  std::vector<double> deviations;  // of the logarithm, [kResamples]; NaN: a denominator was zero; empty: no bounds
+};
+
 // The ratio of totals; NaN where a denominator is zero.
 double ratio_of_totals(std::span<const Term> terms);
 
@@ -66,11 +74,23 @@ Interval share_interval(std::span<const Term> units);
 //
 // Few units make a bootstrap too narrow (by sqrt((n - 1) / n), and by normal instead of t quantiles), so the deviations
 // of a level of n units are widened by t(n - 1) / z * sqrt(n / (n - 1)): Hesterberg 2015, arXiv 1411.5279, section 4.
-// Deterministic: the draws are Philox counters, so the same results always give the same interval.
+// Deterministic: the draws are Philox counters, so the same results always give the same interval, and measurements of
+// the same number of prompts resample the same ones.
+Resampled resampled(const Measurements& measured);
+// The ratio of b over that of a, of the same prompts, which are resampled in both together. `interleaved`: so are the
+// alternations, since both sides measured theirs in turn; else each side's vary alone, and their degrees of freedom add.
+Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved);
+
+Interval interval_of(const Resampled& ratio);
+// Intervals that hold all at once in 95 of 100 cases: each is as much wider than its own as the most extreme of all
+// resampled deviations requires, measured by the half-widths (Westfall and Young 1993; the ratios share their prompts,
+// so this is narrower than a division of the 5 % among them). Ratios without bounds do not count.
+std::vector<Interval> simultaneous_intervals(std::span<const Resampled> ratios);
+
 Interval paired_interval(const Measurements& measured);
 
-// The widening above; 1 for n < 2.
-double small_sample_widening(int n);
+// The widening above, t(freedom) / z * sqrt(n / (n - 1)); 1 for n < 2.
+double small_sample_widening(int n, int freedom);
 
 // The value below which this share of the sorted values lies, between the two nearest ones as numpy does by default;
 // NaN if there are none.

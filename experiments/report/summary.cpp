@@ -59,7 +59,34 @@ Interval alpha_of(const Experiment& e, const std::vector<int>& p) {
 Interval tau_of(const Experiment& e, const std::vector<int>& p) {
   return prompt_interval(shares(e, p, &Served::tokens, &Served::rounds), kNoMost);
 }
-Interval speedup_of(const Experiment& e, const std::vector<int>& p) { return paired_interval(rates(e, p, true)); }
+
+// One term per prompt, as a table of one alternation.
+Measurements as_measurements(const std::vector<Term>& terms) {
+  Measurements measured(int(terms.size()), 1);
+  measured.terms = terms;
+  return measured;
+}
+
+Samples samples_of(const Experiment& e, const std::vector<int>& prompts) {
+  return {prompts, rates(e, prompts, true), rates(e, prompts, false),
+          as_measurements(shares(e, prompts, &Served::tokens, &Served::rounds)),
+          as_measurements(shares(e, prompts, &Served::accepted, &Served::tested))};
+}
+
+Interval without_bounds(const Interval& interval) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return {interval.value, kUnknown, kUnknown};
+}
+
+constexpr int kFewestPrompts = 8;  // of a category with intervals
+
+CategoryFigures category_figures(const Experiment& e, const std::string& name, const std::vector<int>& p, bool timed) {
+  CategoryFigures found{name, int(p.size()), alpha_of(e, p), tau_of(e, p), paired_interval(rates(e, p, true))};
+  if (!timed) found.speedup = without_bounds(found.speedup);
+  if (found.prompts < kFewestPrompts)
+    for (Interval* figure : {&found.alpha, &found.tau, &found.speedup}) *figure = without_bounds(*figure);
+  return found;
+}
 
 void summarize_prompts(const Experiment& e, Summary& summary) {
   std::vector<int> all;
@@ -79,12 +106,14 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   summary.alpha = alpha_of(e, all);
   summary.accept_rate = prompt_interval(shares(e, all, &Served::accepted, &Served::drafted), 1);
   summary.tau = tau_of(e, all);
-  summary.speedup = speedup_of(e, all);
-  summary.tokens_per_second = paired_interval(rates(e, all, false));
-  for (const std::string& name : names) {
-    const std::vector<int>& p = members[name];
-    summary.categories.push_back({name, int(p.size()), alpha_of(e, p), tau_of(e, p), speedup_of(e, p)});
-  }
+  summary.samples = samples_of(e, all);
+  summary.speedup = paired_interval(summary.samples.speedup);
+  summary.tokens_per_second = paired_interval(summary.samples.tokens_per_second);
+  const bool gpu = summary.line.value("/machine/device"_json_pointer, "") == "cuda", timed = e.repeats > 1 || gpu;
+  summary.prompts_alone = e.repeats == 1 && gpu;
+  if (!timed)
+    for (Interval* figure : {&summary.speedup, &summary.tokens_per_second}) *figure = without_bounds(*figure);
+  for (const std::string& name : names) summary.categories.push_back(category_figures(e, name, members[name], timed));
 }
 
 Phases read_phases(const json& phases) {

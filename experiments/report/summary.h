@@ -19,10 +19,18 @@ struct PositionFigures {
   double rate = 0, reached = 0;
 };
 
+// Of fewer than eight prompts the intervals have no bounds: so few resample to hardly more than themselves.
 struct CategoryFigures {
   std::string name;
   int prompts = 0;
   Interval alpha, tau, speedup;
+};
+
+// What figures were averaged from, so that two runs can be compared prompt by prompt.
+struct Samples {
+  std::vector<int> prompts;                             // their numbers
+  Measurements speedup{0, 0}, tokens_per_second{0, 0};  // [prompts, alternations]
+  Measurements tau{0, 0}, alpha{0, 0};                  // [prompts, 1]: summed over alternations
 };
 
 // One prompt over all repeats.
@@ -67,8 +75,12 @@ struct TheoryFigures {
   double mean_drafted = 0;   // drafted / rounds
   bool full_length = false;  // rounds draft g tokens, except at the ends of sequences: mean_drafted >= .9 g
   double tau = 0;            // full length: (1 - alpha^(g+1)) / (1 - alpha); else 1 + sum_i P(drafted >= i) alpha^i
-  double cost = 0;           // c: draft forward time per drafted token / target forward time per round, measured
-  double speedup = 0;        // tau / (1 + g c), with the mean drafted length for g if drafts are not of full length
+  // Milliseconds of one sequence's share of a forward, measured: a round of plain decoding, a drafted token, a round of
+  // verification.
+  double plain_ms = 0, draft_ms = 0, verify_ms = 0;
+  double cost = 0;     // c: draft_ms / plain_ms
+  double speedup = 0;  // tau plain_ms / (g draft_ms + verify_ms), with the mean drafted length for g if drafts are not
+                       // of full length
 };
 
 struct Summary {
@@ -84,8 +96,11 @@ struct Summary {
   Interval alpha;        // accepted / tested, up to the first rejection
   Interval accept_rate;  // accepted / drafted
   Interval tau;          // tokens emitted / target forwards
-  Interval speedup;      // end-to-end tokens/s over the baseline's
-  Interval tokens_per_second;
+  // End-to-end tokens/s over the baseline's, and themselves. One alternation does not say how the machine varies: there
+  // are no bounds then, but on a GPU, whose times vary little, those of the prompts, and prompts_alone.
+  Interval speedup, tokens_per_second;
+  bool prompts_alone = false;
+  Samples samples;
   double decode_speedup = 0;
   SideFigures speculative, baseline;
   TheoryFigures theory;

@@ -41,9 +41,15 @@ json side_json(const SideFigures& side) {
 }
 
 json theory_json(const TheoryFigures& theory) {
-  return {{"draft_length", theory.draft_length}, {"mean_drafted", finite(theory.mean_drafted)},
-          {"branched", theory.branched},         {"full_length", theory.full_length},
-          {"tau", finite(theory.tau)},           {"cost_ratio", finite(theory.cost)},
+  return {{"draft_length", theory.draft_length},
+          {"mean_drafted", finite(theory.mean_drafted)},
+          {"branched", theory.branched},
+          {"full_length", theory.full_length},
+          {"tau", finite(theory.tau)},
+          {"cost_ratio", finite(theory.cost)},
+          {"plain_ms", finite(theory.plain_ms)},
+          {"draft_ms", finite(theory.draft_ms)},
+          {"verify_ms", finite(theory.verify_ms)},
           {"speedup", finite(theory.speedup)}};
 }
 
@@ -105,6 +111,7 @@ json to_json(const Summary& summary) {
                   {"speedup", to_json(summary.speedup)},
                   {"decode_speedup", finite(summary.decode_speedup)},
                   {"tokens_per_second", to_json(summary.tokens_per_second)},
+                  {"prompts_alone", summary.prompts_alone},
                   {"speculative", side_json(summary.speculative)},
                   {"baseline", side_json(summary.baseline)},
                   {"theory", theory_json(summary.theory)},

@@ -44,10 +44,13 @@ std::string notes_of(const Summary& s) {
   if (s.compared && s.differing_texts == 0) found += " ✓";
   if (s.compared && s.differing_texts > 0)
     found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
-  if (s.failed_requests > 0) found += (found.empty() ? "" : ", ") + std::to_string(s.failed_requests) + " failed";
-  const std::string verdict = standing(s.speedup);
-  if (!verdict.empty()) found += (found.empty() ? "" : ", ") + verdict;
-  if (s.speculative.cut > 0) found += (found.empty() ? "" : ", ") + std::string("cut");
+  const auto note = [&](const std::string& text) {
+    if (!text.empty()) found += (found.empty() ? "" : ", ") + text;
+  };
+  if (s.failed_requests > 0) note(std::to_string(s.failed_requests) + " failed");
+  note(standing(s.speedup));
+  if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
+  if (s.speculative.cut > 0) note("cut");
   return found;
 }
 
@@ -84,8 +87,8 @@ std::string common(const std::set<std::string>& values, const std::string& noun)
 std::string kind_of(const std::string& promise) { return promise.substr(0, promise.find_first_of(",:")); }
 
 std::string standing(const Interval& speedup) {
-  if (!speedup.known() || speedup.low > 1) return "";
-  return speedup.high < 1 ? "loses" : "unclear";
+  if (!speedup.bounded()) return "";
+  return speedup.against(1) > 0 ? "" : speedup.against(1) < 0 ? "loses" : "unclear";
 }
 
 View::View(const std::vector<json>& lines) : View(of(summarize(lines))) {}
@@ -199,9 +202,11 @@ Table main_table(const View& view) {
         Kind::interval},
        {"notes", "notes",
         "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval contains 1; failed: requests whose prompts are left out; cut: trees had fewer "
-        "nodes than the policy requested, for lack of "
-        "rows or pages",
+        "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
+        "machine "
+        "varies; prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine; "
+        "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
+        "of rows or pages",
         Kind::text, true}});
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
@@ -224,19 +229,19 @@ Table theory_table(const View& view) {
                  {"tau [95 %]", "tau", "", Kind::interval},
                  {"theory", "tau_theory", ""},
                  {"g", "mean_drafted", "tokens drafted per round, on average"},
-                 {"c", "cost_ratio", "draft forward time per drafted token / target forward time per round"},
-                 {"predicted", "speedup_theory",
-                  "theory / (1 + g c), which assumes that a target forward costs the same for one row and for g + 1"},
-                 {"speedup", "speedup", "measured, end to end"},
-                 {"decode", "decode_speedup", "measured, after each request's first round"}});
+                 {"plain", "plain_ms", "milliseconds of a sequence's share of a forward: a round of plain decoding"},
+                 {"draft", "draft_ms", "the same of a drafted token"},
+                 {"verify", "verify_ms", "the same of a round's verification"},
+                 {"predict", "speedup_theory", "theory plain / (g draft + verify)"},
+                 {"speedup", "speedup", "measured, end to end"}});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const Summary& s = view.cells[i];
     if (s.failed()) continue;
     Row row = view.start(i);
     add(row,
         {Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(s.theory.tau, 2, theory_mark(s)),
-         Cell::of(s.theory.mean_drafted, 2), Cell::of(s.theory.cost, 3), Cell::of(s.theory.speedup, 2, theory_mark(s)),
-         Cell::of(s.speedup.value, 2), Cell::of(s.decode_speedup, 2)});
+         Cell::of(s.theory.mean_drafted, 2), Cell::of(s.theory.plain_ms, 2), Cell::of(s.theory.draft_ms, 2),
+         Cell::of(s.theory.verify_ms, 2), Cell::of(s.theory.speedup, 2, theory_mark(s)), Cell::of(s.speedup.value, 2)});
     table.rows.push_back(std::move(row));
   }
   return table;

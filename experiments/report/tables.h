@@ -66,10 +66,13 @@ Table phase_table(const View& view);
 // Runs whose lines say what memory they took.
 Table memory_table(const View& view);
 
-// The fastest policy among runs that are otherwise equal. `as_good`: indices of those whose intervals overlap its
-// interval.
+// The fastest policy among runs that are otherwise equal, picked from the figures that are shown: its interval is one
+// of those of all candidates that hold together, so it covers whichever is picked. `as_good`: indices of the others
+// that are not clearly slower, by intervals of their ratios to it that hold together.
 struct Best {
   std::size_t cell;
+  std::size_t candidates;
+  Interval speedup;
   std::vector<std::size_t> as_good;
 };
 std::vector<Best> best_of(const View& view);  // by speedup, without failed runs

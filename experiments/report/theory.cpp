@@ -37,9 +37,12 @@ TheoryFigures theory_of(const Summary& summary) {
   const double g = theory.full_length ? full : theory.mean_drafted;
   if (theory.full_length) tau = alpha == 1 ? g + 1 : (1 - std::pow(alpha, g + 1)) / (1 - alpha);
   theory.tau = theory.branched || !positions_known ? kUnknown : tau;
-  theory.cost =
-      divide(divide(side.phases.draft_forward, side.drafted), divide(side.phases.target_forward, side.rounds));
-  theory.speedup = side.drafted == 0 ? theory.tau : theory.tau / (1 + g * theory.cost);
+  theory.plain_ms = 1000 * divide(summary.baseline.phases.target_forward, summary.baseline.rounds);
+  theory.draft_ms = 1000 * divide(side.phases.draft_forward, side.drafted);
+  theory.verify_ms = 1000 * divide(side.phases.target_forward, side.rounds);
+  theory.cost = divide(theory.draft_ms, theory.plain_ms);
+  const double drafting = side.drafted == 0 ? 0 : g * theory.draft_ms;
+  theory.speedup = theory.tau * divide(theory.plain_ms, drafting + theory.verify_ms);
   return theory;
 }
 

@@ -67,8 +67,20 @@ TEST(Summary, TheoryWorkedByHand) {
   EXPECT_EQ(theory.draft_length, 2);
   EXPECT_TRUE(theory.full_length);
   EXPECT_NEAR(theory.tau, 19.0 / 9, 1e-12);  // 1 + 2/3 + 4/9
-  EXPECT_NEAR(theory.cost, 0.2, 1e-12);
-  EXPECT_NEAR(theory.speedup, 19.0 / 9 / 1.4, 1e-12);
+  EXPECT_NEAR(theory.plain_ms, 150, 1e-9);   // 3 s / 20 rounds
+  EXPECT_NEAR(theory.draft_ms, 20, 1e-9);    // .4 s / 20 tokens
+  EXPECT_NEAR(theory.verify_ms, 100, 1e-9);
+  EXPECT_NEAR(theory.cost, 20.0 / 150, 1e-12);
+  EXPECT_NEAR(theory.speedup, 19.0 / 9 * 150 / (2 * 20 + 100), 1e-12);
+}
+
+// Dearer verification predicts a smaller speedup; the unit is plain decoding's forward.
+TEST(Summary, TheoryKnowsWhatVerificationCosts) {
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) repeat["speculative"]["phases"]["target_forward"] = 3.0;
+  const TheoryFigures theory = summarize(line).theory;
+  EXPECT_NEAR(theory.cost, 20.0 / 150, 1e-12);
+  EXPECT_NEAR(theory.speedup, 19.0 / 9 * 150 / (2 * 20 + 300), 1e-12);
 }
 
 // Drafts of 2 in half of the rounds, none in the others: tau is 1 + .5 alpha + .5 alpha^2.
@@ -85,8 +97,8 @@ TEST(Summary, TheoryOfShortDraftsCountsTheLengthsThatWereDrafted) {
   EXPECT_FALSE(s.theory.full_length);
   EXPECT_DOUBLE_EQ(s.theory.mean_drafted, 1);
   EXPECT_NEAR(s.theory.tau, 1 + 0.5 * 2 / 3 + 0.5 * 4 / 9, 1e-12);
-  EXPECT_NEAR(s.theory.cost, 0.4, 1e-12);
-  EXPECT_NEAR(s.theory.speedup, s.theory.tau / 1.4, 1e-12);
+  EXPECT_NEAR(s.theory.cost, 40.0 / 150, 1e-12);
+  EXPECT_NEAR(s.theory.speedup, s.theory.tau * 150 / (40 + 100), 1e-12);
 }
 
 // Of 10 drafted levels and 15 drafted nodes a repeat, some were siblings; the theory covers chains only.
@@ -246,6 +258,46 @@ TEST(Summary, OfOneKeyTheLastLineCounts) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].line["key"], "00000000000000bb");
   EXPECT_FALSE(all[1].failed());
+}
+
+// One alternation does not say how the machine varies; a GPU's does so little that its prompts are worth an interval,
+// which says so.
+TEST(Summary, OneAlternationHasNoIntervalOfTimes) {
+  json line = test::swept_line("ngram", 2, 0, 1, 1.5);
+  line["repeats"].erase(1);
+  Summary s = summarize(line);
+  EXPECT_NEAR(s.speedup.value, 1.5, 0.02);
+  EXPECT_FALSE(s.speedup.bounded() || s.tokens_per_second.bounded() || s.prompts_alone);
+  EXPECT_TRUE(s.alpha.bounded() && s.tau.bounded()) << "acceptance does not depend on the machine";
+  line["machine"]["device"] = "cuda";
+  s = summarize(line);
+  EXPECT_TRUE(s.speedup.bounded() && s.prompts_alone);
+  EXPECT_FALSE(summarize(test::swept_line("ngram", 2, 0, 1, 1.5)).prompts_alone);
+}
+
+TEST(Summary, AFewPromptsOfACategoryHaveNoInterval) {
+  json line = test::swept_line("ngram", 2, 0, 1, 1.5);  // three prompts a category
+  for (const CategoryFigures& category : summarize(line).categories)
+    EXPECT_FALSE(category.alpha.bounded() || category.tau.bounded() || category.speedup.bounded()) << category.name;
+  for (json& repeat : line["repeats"])
+    for (const char* side : {"speculative", "baseline"}) {
+      json& all = repeat[side];
+      const json once = all["requests"];
+      for (int copy = 1; copy < 3; ++copy)
+        for (json request : once) {
+          request["prompt"] = request["prompt"].get<int>() + 6 * copy;
+          all["requests"].push_back(request);
+        }
+      for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens", "seconds"})
+        all[key] = 3 * all[key].get<double>();
+    }
+  const Summary many = summarize(line);
+  ASSERT_EQ(many.error, "");
+  ASSERT_EQ(many.categories.size(), 2u);
+  for (const CategoryFigures& category : many.categories) {
+    EXPECT_EQ(category.prompts, 9);
+    EXPECT_TRUE(category.alpha.bounded() && category.tau.bounded() && category.speedup.bounded());
+  }
 }
 
 }  // namespace

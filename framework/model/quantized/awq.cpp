@@ -60,7 +60,8 @@ Weight Awq::unpack(const Parts& parts) const {
   const std::int64_t groups = parts.in / group, words = (parts.out + kInAWord - 1) / kInAWord;
   const Tensor codes = parts.of("qweight", DType::i32, {parts.in, words}),
                zeros = parts.of("qzeros", DType::i32, {groups, words}),
-               scales = parts.numbers("scales", {groups, parts.out});
+               scales =
+                   parts.numbers("scales", {groups, parts.out}, unpacking::greatest(formats::int4_asymmetric(), true));
   Weight w = unpacking::empty(parts, formats::int4_asymmetric());
   w.group = int(group);
   w.scales = Tensor::host({w.out, groups}, DType::f32);

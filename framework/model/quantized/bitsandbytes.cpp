@@ -4,6 +4,8 @@
 // of weight.nested_quant_map: scale = map[code] * nested_absmax[code / nested_blocksize] + nested_offset.
 // Of 8 bits (LLM.int8, arXiv 2208.07339): MODULE.weight I8 [out, in] and SCB f32 [out]: w = SCB / 127 * number.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "framework/model/in_parallel.h"
@@ -49,6 +51,7 @@ Weight Int8::unpack(const Parts& parts) const {
   const Tensor greatest = parts.numbers("SCB", {parts.out});
   w.scales = Tensor::host({w.out, 1}, DType::f32), w.group = int(w.in);
   for (std::int64_t o = 0; o < w.out; ++o) w.scales.data<float>()[o] = greatest.data<float>()[o] / 127.0f;
+  parts.expect_finite("SCB", w.scales.values<float>(), unpacking::greatest(*w.format, false));
   return with_rounded_inputs(std::move(w), parts, activations());
 }
 
@@ -94,12 +97,13 @@ void Bits4::expect_shape(const Parts& parts, const Fields& state) const {
                               "; they belong to different checkpoints: download both again");
 }
 
-// f32 [blocks].
-Tensor scales_of(const Parts& parts, const Fields& state, std::int64_t blocks) {
-  if (!parts.has("weight.nested_absmax")) return parts.numbers("weight.absmax", {blocks});
+// f32 [blocks], of codes of at most this magnitude.
+Tensor scales_of(const Parts& parts, const Fields& state, std::int64_t blocks, float most) {
+  if (!parts.has("weight.nested_absmax")) return parts.numbers("weight.absmax", {blocks}, most);
   const std::int64_t size = state.integer("nested_blocksize", 1, kMostBlock);
   const nlohmann::json* offset = state.find("nested_offset");
-  if (!offset || !offset->is_number()) state.refuse("nested_offset", "must be a number");
+  if (!offset || !offset->is_number() || std::abs(offset->get<double>()) > std::numeric_limits<float>::max())
+    state.refuse("nested_offset", "must be a number that fits 32 bits; download the checkpoint again");
   const Tensor codes = parts.of("weight.absmax", DType::u8, {blocks}),
                map = parts.numbers("weight.nested_quant_map", {256}),
                greatest = parts.numbers("weight.nested_absmax", {(blocks + size - 1) / size});
@@ -109,6 +113,7 @@ Tensor scales_of(const Parts& parts, const Fields& state, std::int64_t blocks) {
     const float scaled = map.data<float>()[codes.data<std::uint8_t>()[i]] * greatest.data<float>()[i / size];
     scales.data<float>()[i] = scaled + mean;
   }
+  parts.expect_finite("weight.absmax", scales.values<float>(), most);
   return scales;
 }
 
@@ -124,7 +129,7 @@ Weight Bits4::unpack(const Parts& parts) const {
   expect_numbers(parts);
   const std::int64_t block = state.integer("blocksize", 1, kMostBlock), all = parts.out * parts.in;
   const Tensor packed = parts.of("weight", DType::u8, {(all + 1) / 2, 1}),
-               scales = scales_of(parts, state, (all + block - 1) / block);
+               scales = scales_of(parts, state, (all + block - 1) / block, unpacking::greatest(*format_, false));
   Weight w = unpacking::empty(parts, *format_);
   w.group = int(std::gcd(block, w.in));
   w.scales = Tensor::host({w.out, w.in / w.group}, DType::f32);

@@ -187,7 +187,8 @@ Weight unpack_codes(const Parts& parts, const CompressedScheme& s) {
     w = unpacking::empty(parts, s.format());
     w.values = unpacking::e4m3_codes(parts, "weight");
   }
-  unpacking::set_scales(w, parts.numbers("weight_scale", grid.shape), grid.block_outputs, grid.block_inputs);
+  const float most = unpacking::greatest(s.format(), !s.symmetric);
+  unpacking::set_scales(w, parts.numbers("weight_scale", grid.shape, most), grid.block_outputs, grid.block_inputs);
   if (const Tensor zeros = zeros_of(parts, s, grid.shape))
     w.zeros = unpacking::expanded(zeros, w.out, w.in, grid.block_outputs, grid.block_inputs).values;
   return w;

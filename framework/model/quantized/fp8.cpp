@@ -61,13 +61,14 @@ Weight Fp8::unpack(const Parts& parts) const {
     parts.refuse(scale, "stands beside 'weight_scale', so that it is not clear which is meant; remove one of them");
   Weight w = unpacking::empty(parts, format());
   w.values = unpacking::e4m3_codes(parts, "weight");
+  const float most = unpacking::greatest(format(), false);
   if (block_inputs_ == 0) {
-    unpacking::set_scales(w, parts.number(scale), w.out, w.in);
+    unpacking::set_scales(w, parts.number(scale, most), w.out, w.in);
     return with_rounded_inputs(std::move(w), parts, activations());
   }
   const std::int64_t rows = (w.out + block_outputs_ - 1) / block_outputs_,
                      columns = (w.in + block_inputs_ - 1) / block_inputs_;
-  unpacking::set_scales(w, parts.numbers(scale, {rows, columns}), block_outputs_, block_inputs_);
+  unpacking::set_scales(w, parts.numbers(scale, {rows, columns}, most), block_outputs_, block_inputs_);
   return w;
 }
 

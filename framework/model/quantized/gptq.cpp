@@ -153,7 +153,7 @@ Weight Gptq::unpack(const Parts& parts) const {
   unpack_codes(parts.of("qweight", DType::i32, {parts.in / in_a_word, parts.out}), w);
   w.group = int(group);
   w.zeros = zeros_of(parts, groups);
-  const Tensor scales = parts.numbers("scales", {groups, parts.out});
+  const Tensor scales = parts.numbers("scales", {groups, parts.out}, unpacking::greatest(*w.format, bool(w.zeros)));
   w.scales = Tensor::host({parts.out, groups}, DType::f32);
   for (std::int64_t o = 0; o < parts.out; ++o)
     for (std::int64_t g = 0; g < groups; ++g) w.scales.row<float>(o)[g] = scales.row<float>(g)[o];

@@ -29,7 +29,7 @@ class Int8 final : public Quantization {
                       : settings.positive_or("llm_int8_threshold", 6)),
         excluded_(settings, "llm_int8_skip_modules") {
     if (settings.boolean_or("llm_int8_has_fp16_weight", false))
-      settings.refuse("llm_int8_has_fp16_weight", "only false is supported");
+      settings.refuse("llm_int8_has_fp16_weight", "only false is supported; choose a checkpoint of it");
   }
   std::string method() const override { return "bitsandbytes"; }
   std::vector<const WeightFormat*> formats() const override { return {&formats::int8()}; }
@@ -60,10 +60,11 @@ class Bits4 final : public Quantization {
   explicit Bits4(const Fields& settings) : excluded_(settings, "llm_int8_skip_modules") {
     const std::string kind = settings.string_or("bnb_4bit_quant_type", "fp4");
     if (kind != "nf4" && kind != "fp4")
-      settings.refuse("bnb_4bit_quant_type", "the supported ones are \"nf4\" and \"fp4\"");
+      settings.refuse("bnb_4bit_quant_type",
+                      "the supported ones are \"nf4\" and \"fp4\"; choose a checkpoint of one of them");
     format_ = kind == "nf4" ? &formats::nf4() : &formats::fp4();
     if (settings.string_or("bnb_4bit_quant_storage", "uint8") != "uint8")
-      settings.refuse("bnb_4bit_quant_storage", "the supported one is \"uint8\"");
+      settings.refuse("bnb_4bit_quant_storage", "the supported one is \"uint8\"; choose a checkpoint of it");
   }
   std::string method() const override { return "bitsandbytes"; }
   std::vector<const WeightFormat*> formats() const override { return {format_}; }
@@ -146,7 +147,8 @@ Weight Bits4::unpack(const Parts& parts) const {
 
 std::shared_ptr<const Quantization> read_bitsandbytes(const Fields& settings) {
   const bool of_4 = settings.boolean_or("load_in_4bit", false), of_8 = settings.boolean_or("load_in_8bit", false);
-  if (of_4 == of_8) settings.refuse("load_in_4bit", "either that or load_in_8bit must be true");
+  if (of_4 == of_8)
+    settings.refuse("load_in_4bit", "either that or load_in_8bit must be true; download config.json again");
   if (of_4) return std::make_shared<Bits4>(settings);
   return std::make_shared<Int8>(settings);
 }

@@ -1,5 +1,9 @@
 #include "framework/model/quantized/quantization.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "framework/model/quantized/methods.h"
 #include "framework/text/json_file.h"
 
@@ -17,6 +21,12 @@ constexpr Method kMethods[] = {{"gptq", read_gptq},
                                {"fp8", read_fp8},
                                {"compressed-tensors", read_compressed_tensors},
                                {"mxfp4", read_mxfp4}};
+
+// Of any type: the bits of 0 are 0.
+bool is_zero(const Tensor& t) {
+  const auto* bytes = static_cast<const unsigned char*>(t.raw());
+  return std::all_of(bytes, bytes + t.bytes(), [](unsigned char byte) { return byte == 0; });
+}
 
 }  // namespace
 
@@ -40,7 +50,18 @@ Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a) {
   if (a.dynamic) return with_activations(std::move(w), *format);
   const std::string part = parts.has("activation_scale") ? "activation_scale" : "input_scale";
   const float scale = parts.number(part).data<float>()[0];
-  if (!(scale > 0)) parts.refuse(part, "must be above 0; download the checkpoint again, or quantize anew");
+  if (scale < std::numeric_limits<float>::min())
+    parts.refuse(
+        part,
+        "must be above 0, and at least 1.2e-38, below which inputs become 0; download the checkpoint again, or "
+        "quantize anew");
+  if (!std::isfinite(scale * format->greatest()))
+    parts.refuse(
+        part, "holds a number so large that inputs become infinite; download the checkpoint again, or quantize anew");
+  if (const std::string zero = "input_zero_point"; parts.has(zero) && !is_zero(parts.any(zero)))
+    parts.refuse(zero,
+                 "is not 0, though quantization_config is symmetric; correct 'symmetric' in config.json, or download "
+                 "both again");
   return with_activations(std::move(w), *format, scale);
 }
 

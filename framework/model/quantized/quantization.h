@@ -48,7 +48,7 @@ class Quantization {
 };
 
 // The weight, with inputs that are rounded where `a` is supported. The scale of static ones is the part input_scale, or
-// activation_scale. Throws Error where that is no positive number.
+// activation_scale. Throws Error where that is no normal number above 0, or the zero point of inputs is not 0.
 Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a);
 
 // `settings`: the object "quantization_config". What is not implemented is an Error that names the key and its value.

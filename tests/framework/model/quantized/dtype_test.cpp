@@ -81,10 +81,23 @@ TEST(Dtype, OfScalesOfInputsThatAreNoScales) {
       m.tensors[kUp + ".input_scale"] = Tensor::host_copy<float>(std::vector{scale}, DType::f32);
     });
   };
-  for (const float scale : {0.0f, -1.0f}) EXPECT_TRUE(says(with(scale), kUp + ".input_scale", "must be above 0"));
+  for (const float scale : {0.0f, -1.0f, 1e-39f})
+    EXPECT_TRUE(says(with(scale), kUp + ".input_scale", "must be above 0, and at least 1.2e-38", "download")) << scale;
+  EXPECT_EQ(with(1.2e-38f), "");
+  EXPECT_TRUE(says(with(1e37f), kUp + ".input_scale' holds a number so large that inputs become infinite"));
   EXPECT_TRUE(says(with(std::nanf("")), kUp + ".input_scale", "NaN"));
   EXPECT_TRUE(says(refusal("ct-int8-static", [](ModelFolder& m) { m.tensors.erase(kUp + ".input_scale"); }),
                    kUp + ".input_scale"));
+}
+
+TEST(Dtype, OfZeroPointsOfInputs) {
+  const auto with = [](std::int8_t zero) {
+    return refusal("ct-int8-static", [&](ModelFolder& m) {
+      m.tensors[kUp + ".input_zero_point"] = Tensor::host_copy<std::int8_t>(std::vector{zero}, DType::i8);
+    });
+  };
+  EXPECT_EQ(with(0), "");
+  EXPECT_TRUE(says(with(7), "tensor '" + kUp + ".input_zero_point' is not 0", "symmetric", "download both again"));
 }
 
 TEST(Dtype, OfAQuantizedModelThatIsInflated) {

@@ -28,7 +28,7 @@ class Awq final : public Quantization {
   explicit Awq(const Fields& settings);
 
   std::string method() const override { return "awq"; }
-  std::vector<const WeightFormat*> formats() const override { return {&formats::int4_asymmetric()}; }
+  std::vector<Activations> schemes() const override { return {{.weights = &formats::int4_asymmetric()}}; }
   std::vector<std::string> marks() const override { return {"qweight"}; }
   std::vector<std::string> other_parts() const override { return {"qzeros", "scales"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }

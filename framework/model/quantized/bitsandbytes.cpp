@@ -32,8 +32,9 @@ class Int8 final : public Quantization {
       settings.refuse("llm_int8_has_fp16_weight", "only false is supported; choose a checkpoint of it");
   }
   std::string method() const override { return "bitsandbytes"; }
-  std::vector<const WeightFormat*> formats() const override { return {&formats::int8()}; }
-  Activations activations() const override { return {8, true, true, "token", outliers_, true, &formats::int8()}; }
+  std::vector<Activations> schemes() const override {
+    return {{8, true, true, "token", outliers_, true, &formats::int8()}};
+  }
   std::vector<std::string> marks() const override { return {"SCB"}; }
   std::vector<std::string> other_parts() const override { return {"weight_format"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }
@@ -67,7 +68,7 @@ class Bits4 final : public Quantization {
       settings.refuse("bnb_4bit_quant_storage", "the supported one is \"uint8\"; choose a checkpoint of it");
   }
   std::string method() const override { return "bitsandbytes"; }
-  std::vector<const WeightFormat*> formats() const override { return {format_}; }
+  std::vector<Activations> schemes() const override { return {{.weights = format_}}; }
   std::vector<std::string> marks() const override { return {state_part()}; }
   std::vector<std::string> other_parts() const override {
     return {"weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map"};

@@ -25,8 +25,7 @@ class CompressedTensors final : public Quantization {
   explicit CompressedTensors(const Fields& settings);
 
   std::string method() const override { return "compressed-tensors"; }
-  std::vector<const WeightFormat*> formats() const override;
-  Activations activations() const override;
+  std::vector<Activations> schemes() const override;
   std::vector<std::string> marks() const override { return {"weight_packed", "weight_scale"}; }
   std::vector<std::string> other_parts() const override {
     return {"weight_zero_point", "weight_shape", "input_scale", "input_zero_point"};
@@ -70,21 +69,10 @@ CompressedTensors::CompressedTensors(const Fields& settings) : where_(settings.w
   if (schemes_.empty()) settings.refuse("config_groups", "names no group; choose another checkpoint");
 }
 
-std::vector<const WeightFormat*> CompressedTensors::formats() const {
-  std::vector<const WeightFormat*> all;
-  for (const CompressedScheme& s : schemes_)
-    if (std::ranges::find(all, &s.format()) == all.end()) all.push_back(&s.format());
+std::vector<Activations> CompressedTensors::schemes() const {
+  std::vector<Activations> all;
+  for (const CompressedScheme& s : schemes_) all.push_back(s.activations);
   return all;
-}
-
-Activations CompressedTensors::activations() const {
-  Activations supported;
-  for (const CompressedScheme& s : schemes_) {
-    if (s.activations.bits == 0) continue;
-    if (!s.activations.format()) return s.activations;
-    supported = s.activations;
-  }
-  return supported;
 }
 
 // The one that names the module most exactly. Which of two equal ones counts depends on the order of the file, which

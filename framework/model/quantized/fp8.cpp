@@ -18,9 +18,8 @@ class Fp8 final : public Quantization {
   explicit Fp8(const Fields& settings);
 
   std::string method() const override { return "fp8"; }
-  std::vector<const WeightFormat*> formats() const override { return {&format()}; }
-  Activations activations() const override {
-    return {8, false, dynamic_, block_inputs_ ? "group" : dynamic_ ? "token" : "tensor", 0, true, &format()};
+  std::vector<Activations> schemes() const override {
+    return {{8, false, dynamic_, block_inputs_ ? "group" : dynamic_ ? "token" : "tensor", 0, true, &format()}};
   }
   std::vector<std::string> marks() const override { return {"weight_scale", "weight_scale_inv"}; }
   std::vector<std::string> other_parts() const override { return {"input_scale", "activation_scale"}; }

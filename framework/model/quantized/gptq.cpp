@@ -26,7 +26,7 @@ class Gptq final : public Quantization {
   explicit Gptq(const Fields& settings);
 
   std::string method() const override { return "gptq"; }
-  std::vector<const WeightFormat*> formats() const override { return {&format()}; }
+  std::vector<Activations> schemes() const override { return {{.weights = &format()}}; }
   std::vector<std::string> marks() const override { return {"qweight"}; }
   std::vector<std::string> other_parts() const override { return {"qzeros", "scales", "g_idx"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }

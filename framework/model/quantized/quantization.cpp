@@ -44,6 +44,23 @@ const ActivationFormat* Activations::format() const {
   return nullptr;
 }
 
+std::vector<const WeightFormat*> Quantization::formats() const {
+  std::vector<const WeightFormat*> all;
+  for (const Activations& a : schemes())
+    if (std::ranges::find(all, a.weights) == all.end()) all.push_back(a.weights);
+  return all;
+}
+
+Activations Quantization::activations() const {
+  Activations supported;
+  for (const Activations& a : schemes()) {
+    if (a.bits == 0) continue;
+    if (!a.format()) return a;
+    supported = a;
+  }
+  return supported;
+}
+
 Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a) {
   const ActivationFormat* format = a.format();
   if (!format) return w;

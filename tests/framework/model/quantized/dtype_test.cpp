@@ -100,6 +100,22 @@ TEST(Dtype, OfZeroPointsOfInputs) {
   EXPECT_TRUE(says(with(7), "tensor '" + kUp + ".input_zero_point' is not 0", "symmetric", "download both again"));
 }
 
+// What the matrices of each group are multiplied with.
+TEST(Dtype, OfGroupsThatRoundInputsDifferently) {
+  ModelFolder m("ct-two-groups", "quantized");
+  const auto rounded = [&] {
+    m.write();
+    std::vector<bool> all;
+    for (const Activations& a : ModelConfig::load(m.folder().path()).quantization->schemes())
+      all.push_back(a.format() != nullptr);
+    return all;
+  };
+  EXPECT_EQ(rounded(), (std::vector<bool>{false, false}));
+  m.config["quantization_config"]["config_groups"]["mlp"]["input_activations"] = {
+      {"num_bits", 8}, {"type", "int"}, {"symmetric", true}, {"strategy", "token"}, {"dynamic", true}};
+  EXPECT_EQ(rounded(), (std::vector<bool>{false, true}));
+}
+
 TEST(Dtype, OfAQuantizedModelThatIsInflated) {
   const auto with = [](const std::string& dtype) {
     return refusal("ct-int4", [](ModelFolder&) {}, dtype, "llama-3.1-8b");

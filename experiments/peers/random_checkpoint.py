@@ -9,10 +9,12 @@ on them. Takes 16 GB. Needs NumPy; nothing of this project depends on it.
 import argparse
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 
+TOKENIZER = Path(__file__).resolve().parents[1] / "models" / "target"
 HIDDEN, INNER, QUERIES, KEYS, VOCAB = 4096, 14336, 4096, 1024, 128256
 MATRICES = {
     "self_attn.q_proj": (QUERIES, HIDDEN),
@@ -69,8 +71,10 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("directory", type=Path)
     arguments.add_argument("--layers", type=int, default=32)
-    arguments.add_argument("--tokenizer", type=Path, default=Path("experiments/models/target"))
+    arguments.add_argument("--tokenizer", type=Path, default=TOKENIZER)
     given = arguments.parse_args()
+    if not (given.tokenizer / "tokenizer.json").is_file():
+        sys.exit(f"{given.tokenizer} has no tokenizer.json; give a directory that has one with --tokenizer")
     given.directory.mkdir(parents=True)
     random = np.random.default_rng(1)
     ones = bf16(np.ones(HIDDEN, np.float32))

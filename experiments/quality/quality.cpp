@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "experiments/quality/blocks.h"
 #include "experiments/quality/documents.h"
@@ -61,18 +62,28 @@ json run_of(const QualityOptions& o, const json& model, const std::string& dtype
   return complete_run(document, registries, "quality");
 }
 
-// "auto (int4)": what tables call the type of weights of a model that is quantized as it is stored.
+// "w8a8", or "fp8_tensor, inputs fp8" where no dtype is called so. `inputs`: nullptr if they are not rounded.
+std::string type_of(const WeightFormat& weights, const ActivationFormat* inputs) {
+  const auto found = std::ranges::find_if(
+      precisions(), [&](const Precision& p) { return p.weights == &weights && p.activations == inputs; });
+  if (found != precisions().end()) return found->name;
+  return weights.name() + (inputs ? ", inputs " + inputs->name() : "");
+}
+
+// "auto (int4; w8a8)": what tables call the type of weights of a model that is quantized as it is stored.
 std::string stored_type(const OpenModel& open) {
-  std::string names;
-  for (const WeightFormat* format : open.tensors->formats()) {
-    const auto* q = open.config.quantization.get();
-    const auto same = [&](const Precision& p) {
-      return p.weights == format && p.activations == (q ? q->activations().format() : nullptr);
-    };
-    const auto found = std::ranges::find_if(precisions(), same);
-    names += (names.empty() ? "" : ", ") + (found == precisions().end() ? format->name() : found->name);
-  }
-  return names.empty() ? "auto" : "auto (" + names + ")";
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  };
+  const std::vector<const WeightFormat*> formats = open.tensors->formats();
+  if (const auto& q = open.config.quantization; q && !formats.empty())
+    for (const Activations& a : q->schemes()) add(type_of(*a.weights, a.format()));
+  else
+    for (const WeightFormat* format : formats) add(type_of(*format, nullptr));
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : "; ") + name;
+  return all.empty() ? "auto" : "auto (" + all + ")";
 }
 
 // The type of a run's weights, as tables have it. An Error: the model cannot be loaded with it, as far as its

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
-#include <vector>
+
+#include "kernels/in_shares.h"
 
 namespace foretoken {
 
@@ -16,11 +17,8 @@ std::atomic<std::int64_t> started = 0;
 void one_round(std::int64_t n, std::int64_t work, const Work& f) {
   constexpr std::int64_t kWorth = 1 << 20;  // elements that are worth a thread
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::int64_t shares = std::min({cores, n, n * work / kWorth + 1});
-  std::vector<std::jthread> threads;
-  for (std::int64_t s = 1; s < shares; ++s) threads.emplace_back(f, n * s / shares, n * (s + 1) / shares);
-  started += std::int64_t(threads.size());
-  f(0, n / std::max<std::int64_t>(shares, 1));
+  const std::int64_t shares = std::max<std::int64_t>(1, std::min({cores, n, n * work / kWorth + 1}));
+  started += in_shares(shares, [&](std::int64_t s) { f(n * s / shares, n * (s + 1) / shares); });
 }
 
 }  // namespace

@@ -7,9 +7,10 @@
 
 namespace foretoken {
 
-// f(begin, end) for shares of [0, n), one thread a share. `work`: elements that one of the n costs; little work stays
-// on the calling thread. An exception ends the program: f must not throw. With `between` the work is done in rounds of
-// some tenths of a second, and between() is called on the calling thread before each: what it throws ends the work.
+// f(begin, end) for shares of [0, n), one thread a share (kernels/in_shares.h). `work`: elements that one of the n
+// costs; little work stays on the calling thread. An exception ends the program: f must not throw. With `between` the
+// work is done in rounds of some tenths of a second, and between() is called on the calling thread before each: what it
+// throws ends the work.
 void in_parallel(std::int64_t n, std::int64_t work, const std::function<void(std::int64_t, std::int64_t)>& f,
                  const std::function<void()>& between = {});
 

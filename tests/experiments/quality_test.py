@@ -94,10 +94,26 @@ class Quality(InFolder):
         for name, how in (("int4", []), ("nf4", []), ("int8", smoothed)):
             subprocess.run([PROGRAM, "quantize", "--model", DRAFT, "--format", name, "--out", name, *how],
                            cwd=self.here, check=True, capture_output=True, timeout=120)
-            status, out, err = self.run_it("--model", name, "--tokens", "50", "--device", "cpu", "--format", "csv")
-            self.assertEqual(status, 0, err)
-            shown = "w8a8" if how else name
-            self.assertEqual([r["type"] for r in csv.DictReader(io.StringIO(out))], [f"auto ({shown})"])
+            self.assertEqual(self.types_of(name), [f"auto ({'w8a8' if how else name})"])
+
+    def types_of(self, model):
+        status, out, err = self.run_it("--model", model, "--tokens", "50", "--device", "cpu", "--format", "csv")
+        self.assertEqual(status, 0, err)
+        return [row["type"] for row in csv.DictReader(io.StringIO(out))]
+
+    def test_a_stored_type_names_how_each_group_rounds_inputs(self):
+        rounded = {"num_bits": 8, "symmetric": True, "strategy": "token", "dynamic": True}
+        for name, numbers, targets, shown in (("fp8_tensor", "float", [], "fp8_tensor, inputs fp8"),
+                                              ("int8", "int", ["re:.*self_attn.*"], "int8; w8a8")):
+            subprocess.run([PROGRAM, "quantize", "--model", DRAFT, "--format", name, "--out", name], cwd=self.here,
+                           check=True, capture_output=True, timeout=120)
+            config = json.loads((self.here / name / "config.json").read_text())
+            groups = config["quantization_config"]["config_groups"]
+            if targets:
+                groups["a"] = groups["group_0"] | {"targets": targets}
+            groups["group_0"]["input_activations"] = rounded | {"type": numbers}
+            (self.here / name / "config.json").write_text(json.dumps(config))
+            self.assertEqual(self.types_of(name), [f"auto ({shown})"])
 
     def test_texts(self):
         text = self.write("text.txt", "The lamp had burned low when the captain came down. " * 30)

@@ -53,16 +53,19 @@ void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
                                                "rope.scaling.finetuned"};
   for (const std::string& key : m.keys())
     if (key.starts_with(prefix) && !kKnown.contains(key.substr(prefix.size())))
-      m.refuse(key, "this key is not supported: it may change what the model computes");
+      m.refuse(key,
+               "this key is not supported, since it may change what the model computes; choose a model without it");
   for (const char* key : {"expert_count", "expert_used_count"})
-    if (m.integer_or(prefix + key, 0, kMost, 0) > 0) m.refuse(prefix + key, "mixtures of experts are not supported");
+    if (m.integer_or(prefix + key, 0, kMost, 0) > 0)
+      m.refuse(prefix + key, "mixtures of experts are not supported; choose a dense model");
 }
 
 void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
   c.vocab = int(std::min<std::size_t>(m.strings("tokenizer.ggml.tokens").size(), kMost));
-  if (c.vocab < 1) m.refuse("tokenizer.ggml.tokens", "there must be tokens");
+  if (c.vocab < 1) m.refuse("tokenizer.ggml.tokens", std::string("there must be tokens") + kConvertAgain);
   if (m.integer_or(prefix + "vocab_size", 1, kMost, c.vocab) != c.vocab)
-    m.refuse(prefix + "vocab_size", "'tokenizer.ggml.tokens' has " + std::to_string(c.vocab) + " tokens");
+    m.refuse(prefix + "vocab_size",
+             "'tokenizer.ggml.tokens' has " + std::to_string(c.vocab) + " tokens" + kConvertAgain);
   c.width = m.integer(prefix + "embedding_length", 1, kMost);
   c.layers = m.integer(prefix + "block_count", 1, 4096);
   c.heads = m.integer(prefix + "attention.head_count", 1, kMost);
@@ -71,19 +74,21 @@ void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c
   c.positions = m.integer(prefix + "context_length", 1, kMost);
   c.norm_epsilon = m.positive(prefix + "attention.layer_norm_rms_epsilon");
   if (c.heads % c.kv_heads)
-    m.refuse(prefix + "attention.head_count_kv", "must divide head_count (" + std::to_string(c.heads) + ")");
+    m.refuse(prefix + "attention.head_count_kv",
+             "must divide head_count (" + std::to_string(c.heads) + ")" + kConvertAgain);
   const std::string length = prefix + "attention.key_length";
   if (!m.has(length) && c.width % c.heads)
-    m.refuse(prefix + "attention.head_count",
-             "must divide embedding_length (" + std::to_string(c.width) + ") where attention.key_length is absent");
+    m.refuse(prefix + "attention.head_count", "must divide embedding_length (" + std::to_string(c.width) +
+                                                  ") where attention.key_length is absent" + kConvertAgain);
   c.head_size = m.integer_or(length, 1, kMost, c.width / c.heads);
   if (c.head_size % 2 || std::int64_t(c.heads) * c.head_size > kMost)
     throw Error(m.where() + ": the head size is " + std::to_string(c.head_size) +
                 ", but must be even for the rotation, and at most " + std::to_string(kMost) +
-                " for all heads together");
+                " for all heads together; choose a model of such heads");
   for (const char* key : {"attention.value_length", "rope.dimension_count"})
     if (m.integer_or(prefix + key, 1, kMost, c.head_size) != c.head_size)
-      m.refuse(prefix + key, "only the head size (" + std::to_string(c.head_size) + ") is supported");
+      m.refuse(prefix + key,
+               "only the head size (" + std::to_string(c.head_size) + ") is supported; choose a model that has it");
 }
 
 // Llama 3's scaling: what each frequency is divided by.
@@ -92,8 +97,7 @@ std::vector<float> divisors_of(const GgufFile& file, const ModelConfig& c) {
   if (found == file.tensors().end()) return {};
   const GgufTensor& t = found->second;
   const auto refuse = [&](const std::string& why) {
-    throw Error(file.where() + ": tensor '" + kDivisors + "' " + why +
-                "; convert the model again with llama.cpp's convert_hf_to_gguf.py");
+    throw Error(file.where() + ": tensor '" + kDivisors + "' " + why + kConvertAgain);
   };
   if (t.type->dense != DType::f32 || t.shape != Shape{c.head_size / 2})
     refuse(std::string("is ") + t.type->name + " of shape " + t.shape.text() + ", but must be F32 of shape " +
@@ -116,9 +120,10 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) 
   if (kind == "none" && m.has(factor) && m.positive(factor) != 1)
     m.refuse(factor, "'" + type + "' is \"none\"; leave one of them out");
   if (kind == "none") return;
-  if (kind != "linear") m.refuse(type, "the supported kinds of rope scaling are \"none\" and \"linear\"");
+  if (kind != "linear")
+    m.refuse(type, "the supported kinds of rope scaling are \"none\" and \"linear\"; choose a model of one of them");
   s.factor = m.positive(factor);
-  if (s.factor < 1) m.refuse(factor, "must be at least 1");
+  if (s.factor < 1) m.refuse(factor, std::string("must be at least 1") + kConvertAgain);
   if (s.factor == 1) return;
   if (!s.divisors.empty())
     m.refuse(factor, std::string("the tensor '") + kDivisors + "' scales too; leave one of them out");

@@ -19,8 +19,8 @@ void expect_version(std::uint32_t version, const std::string& file) {
   if (version == 2 || version == 3) return;
   if (version != 0 && (version & 0xffff) == 0)
     throw Error(file + " is big-endian, which is not supported; convert it with gguf_convert_endian.py of llama.cpp");
-  throw Error(file + " has GGUF version " + std::to_string(version) +
-              ", but versions 2 and 3 are supported; convert the model again with llama.cpp's convert_hf_to_gguf.py");
+  throw Error(file + " has GGUF version " + std::to_string(version) + ", but versions 2 and 3 are supported" +
+              kConvertAgain);
 }
 
 void expect_one_model(const GgufMetadata& m) {

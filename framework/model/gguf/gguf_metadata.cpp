@@ -109,8 +109,7 @@ GgufMetadata GgufMetadata::read(GgufCursor& from, std::uint64_t count, std::stri
 const GgufValue& GgufMetadata::at(const std::string& key) const {
   const auto it = values_.find(key);
   if (it == values_.end())
-    throw Error(where_ + " has no metadata '" + key +
-                "'; it is no model, or incomplete: convert the model again with llama.cpp's convert_hf_to_gguf.py");
+    throw Error(where_ + " has no metadata '" + key + "', since it is no model or is incomplete" + kConvertAgain);
   return it->second;
 }
 

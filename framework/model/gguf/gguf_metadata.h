@@ -12,6 +12,9 @@ namespace foretoken {
 
 class GgufCursor;
 
+// The end of a sentence about a file that llama.cpp does not write.
+inline constexpr const char* kConvertAgain = "; convert the model again with llama.cpp's convert_hf_to_gguf.py";
+
 struct GgufValue {
   enum class Type : std::uint8_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
   Type type = Type::u8;  // of an array: of its elements

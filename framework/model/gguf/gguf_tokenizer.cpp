@@ -34,16 +34,16 @@ std::vector<Word> words_of(const GgufMetadata& m) {
   std::vector<std::int64_t> types(texts.size(), kNormal);
   if (m.has(kTypes)) types = m.integers(kTypes);
   if (types.size() != texts.size())
-    m.refuse(kTypes, "must have one type for each of the " + std::to_string(texts.size()) + " tokens");
+    m.refuse(kTypes, "must have one type for each of the " + std::to_string(texts.size()) + " tokens" + kConvertAgain);
   std::vector<Word> words;
   std::set<std::string_view> seen;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::string text(texts[i]), who = "token " + std::to_string(i) + ", '" + shown_name(text) + "', ";
     if (text.empty() || text.size() > kLongest || replace_broken_utf8(text) != text)
-      m.refuse(kTokens, who + "must be 1 to " + std::to_string(kLongest) + " bytes of UTF-8");
-    if (!seen.insert(texts[i]).second) m.refuse(kTokens, who + "occurs twice");
+      m.refuse(kTokens, who + "must be 1 to " + std::to_string(kLongest) + " bytes of UTF-8" + kConvertAgain);
+    if (!seen.insert(texts[i]).second) m.refuse(kTokens, who + "occurs twice" + kConvertAgain);
     if (types[i] < kNormal || types[i] > kByte)
-      m.refuse(kTypes, who + "has the type " + std::to_string(types[i]) + ", and 1 to 6 are known");
+      m.refuse(kTypes, who + "has the type " + std::to_string(types[i]) + ", and 1 to 6 are known" + kConvertAgain);
     words.push_back({text, int(types[i])});
   }
   return words;
@@ -108,7 +108,8 @@ json scores_of(const GgufMetadata& m, const std::vector<Word>& words) {
   constexpr const char* kScores = "tokenizer.ggml.scores";
   const std::vector<double> scores = m.numbers(kScores);
   if (scores.size() != words.size())
-    m.refuse(kScores, "must have one score for each of the " + std::to_string(words.size()) + " tokens");
+    m.refuse(kScores,
+             "must have one score for each of the " + std::to_string(words.size()) + " tokens" + kConvertAgain);
   json all = json::array();
   for (std::size_t i = 0; i < words.size(); ++i) all.push_back(words[i].type == kNormal ? json(scores[i]) : json());
   return all;
@@ -116,9 +117,11 @@ json scores_of(const GgufMetadata& m, const std::vector<Word>& words) {
 
 json sentence_piece(const GgufMetadata& m, const std::vector<Word>& words) {
   if (m.boolean_or("tokenizer.ggml.remove_extra_whitespaces", false))
-    m.refuse("tokenizer.ggml.remove_extra_whitespaces", "only false is supported");
+    m.refuse("tokenizer.ggml.remove_extra_whitespaces",
+             "only false is supported; choose a model whose tokenizer keeps them");
   if (m.has("tokenizer.ggml.precompiled_charsmap"))
-    m.refuse("tokenizer.ggml.precompiled_charsmap", "changes of characters before tokens are not supported");
+    m.refuse("tokenizer.ggml.precompiled_charsmap",
+             "changes of characters before tokens are not supported; choose a model without them");
   const bool prefix = m.boolean_or("tokenizer.ggml.add_space_prefix", true);
   const json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
   const json marks = {{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}};

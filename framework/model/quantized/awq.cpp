@@ -8,6 +8,7 @@
 #include "framework/model/in_parallel.h"
 #include "framework/model/quantized/methods.h"
 #include "framework/model/quantized/module_names.h"
+#include "framework/model/quantized/settings.h"
 #include "framework/model/quantized/unpacking.h"
 #include "framework/text/json_file.h"
 #include "kernels/formats/formats.h"
@@ -27,7 +28,7 @@ class Awq final : public Quantization {
   explicit Awq(const Fields& settings);
 
   std::string method() const override { return "awq"; }
-  std::vector<const WeightFormat*> formats() const override { return {&formats::int4_asymmetric()}; }
+  std::vector<Activations> schemes() const override { return {{.weights = &formats::int4_asymmetric()}}; }
   std::vector<std::string> marks() const override { return {"qweight"}; }
   std::vector<std::string> other_parts() const override { return {"qzeros", "scales"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }
@@ -42,16 +43,17 @@ Awq::Awq(const Fields& settings)
     : group_(settings.integer_or(settings.has("q_group_size") ? "q_group_size" : "group_size", -1, 1 << 24, 128)),
       excluded_(settings, "modules_to_not_convert") {
   const char* bits = settings.has("w_bit") ? "w_bit" : "bits";
-  if (settings.integer_or(bits, 1, 32, 4) != 4) settings.refuse(bits, "the supported one is 4");
-  if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs");
-  if (!settings.boolean_or("zero_point", true)) settings.refuse("zero_point", "only true is supported");
+  if (settings.integer_or(bits, 1, 32, 4) != 4)
+    settings.refuse(bits, "the supported one is 4; choose a checkpoint of it");
+  if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs; download config.json again");
+  if (!settings.boolean_or("zero_point", true))
+    settings.refuse("zero_point", "only true is supported; choose a checkpoint of it");
   for (const char* key : {"version", "checkpoint_format", "format"}) {  // AutoAWQ's, and GPTQModel's
     std::string layout = settings.string_or(key, "gemm");
     std::ranges::transform(layout, layout.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-    if (layout != "gemm") settings.refuse(key, "the supported one is \"gemm\"");
+    if (layout != "gemm") settings.refuse(key, "the supported one is \"gemm\"; choose a checkpoint of it");
   }
-  if (const auto* dynamic = settings.find("dynamic"); dynamic && !dynamic->empty())
-    settings.refuse("dynamic", "settings of single modules are not supported; choose a checkpoint without them");
+  refuse_settings_of_modules(settings);
 }
 
 Weight Awq::unpack(const Parts& parts) const {
@@ -60,7 +62,8 @@ Weight Awq::unpack(const Parts& parts) const {
   const std::int64_t groups = parts.in / group, words = (parts.out + kInAWord - 1) / kInAWord;
   const Tensor codes = parts.of("qweight", DType::i32, {parts.in, words}),
                zeros = parts.of("qzeros", DType::i32, {groups, words}),
-               scales = parts.numbers("scales", {groups, parts.out});
+               scales =
+                   parts.numbers("scales", {groups, parts.out}, unpacking::greatest(formats::int4_asymmetric(), true));
   Weight w = unpacking::empty(parts, formats::int4_asymmetric());
   w.group = int(group);
   w.scales = Tensor::host({w.out, groups}, DType::f32);

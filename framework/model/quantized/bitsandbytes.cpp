@@ -4,6 +4,8 @@
 // of weight.nested_quant_map: scale = map[code] * nested_absmax[code / nested_blocksize] + nested_offset.
 // Of 8 bits (LLM.int8, arXiv 2208.07339): MODULE.weight I8 [out, in] and SCB f32 [out]: w = SCB / 127 * number.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "framework/model/in_parallel.h"
@@ -27,11 +29,12 @@ class Int8 final : public Quantization {
                       : settings.positive_or("llm_int8_threshold", 6)),
         excluded_(settings, "llm_int8_skip_modules") {
     if (settings.boolean_or("llm_int8_has_fp16_weight", false))
-      settings.refuse("llm_int8_has_fp16_weight", "only false is supported");
+      settings.refuse("llm_int8_has_fp16_weight", "only false is supported; choose a checkpoint of it");
   }
   std::string method() const override { return "bitsandbytes"; }
-  std::vector<const WeightFormat*> formats() const override { return {&formats::int8()}; }
-  Activations activations() const override { return {8, true, true, "token", outliers_, true, &formats::int8()}; }
+  std::vector<Activations> schemes() const override {
+    return {{8, true, true, "token", outliers_, true, &formats::int8()}};
+  }
   std::vector<std::string> marks() const override { return {"SCB"}; }
   std::vector<std::string> other_parts() const override { return {"weight_format"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }
@@ -49,6 +52,7 @@ Weight Int8::unpack(const Parts& parts) const {
   const Tensor greatest = parts.numbers("SCB", {parts.out});
   w.scales = Tensor::host({w.out, 1}, DType::f32), w.group = int(w.in);
   for (std::int64_t o = 0; o < w.out; ++o) w.scales.data<float>()[o] = greatest.data<float>()[o] / 127.0f;
+  parts.expect_finite("SCB", w.scales.values<float>(), unpacking::greatest(*w.format, false));
   return with_rounded_inputs(std::move(w), parts, activations());
 }
 
@@ -57,13 +61,14 @@ class Bits4 final : public Quantization {
   explicit Bits4(const Fields& settings) : excluded_(settings, "llm_int8_skip_modules") {
     const std::string kind = settings.string_or("bnb_4bit_quant_type", "fp4");
     if (kind != "nf4" && kind != "fp4")
-      settings.refuse("bnb_4bit_quant_type", "the supported ones are \"nf4\" and \"fp4\"");
+      settings.refuse("bnb_4bit_quant_type",
+                      "the supported ones are \"nf4\" and \"fp4\"; choose a checkpoint of one of them");
     format_ = kind == "nf4" ? &formats::nf4() : &formats::fp4();
     if (settings.string_or("bnb_4bit_quant_storage", "uint8") != "uint8")
-      settings.refuse("bnb_4bit_quant_storage", "the supported one is \"uint8\"");
+      settings.refuse("bnb_4bit_quant_storage", "the supported one is \"uint8\"; choose a checkpoint of it");
   }
   std::string method() const override { return "bitsandbytes"; }
-  std::vector<const WeightFormat*> formats() const override { return {format_}; }
+  std::vector<Activations> schemes() const override { return {{.weights = format_}}; }
   std::vector<std::string> marks() const override { return {state_part()}; }
   std::vector<std::string> other_parts() const override {
     return {"weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map"};
@@ -94,12 +99,13 @@ void Bits4::expect_shape(const Parts& parts, const Fields& state) const {
                               "; they belong to different checkpoints: download both again");
 }
 
-// f32 [blocks].
-Tensor scales_of(const Parts& parts, const Fields& state, std::int64_t blocks) {
-  if (!parts.has("weight.nested_absmax")) return parts.numbers("weight.absmax", {blocks});
+// f32 [blocks], of codes of at most this magnitude.
+Tensor scales_of(const Parts& parts, const Fields& state, std::int64_t blocks, float most) {
+  if (!parts.has("weight.nested_absmax")) return parts.numbers("weight.absmax", {blocks}, most);
   const std::int64_t size = state.integer("nested_blocksize", 1, kMostBlock);
   const nlohmann::json* offset = state.find("nested_offset");
-  if (!offset || !offset->is_number()) state.refuse("nested_offset", "must be a number");
+  if (!offset || !offset->is_number() || std::abs(offset->get<double>()) > std::numeric_limits<float>::max())
+    state.refuse("nested_offset", "must be a number that fits 32 bits; download the checkpoint again");
   const Tensor codes = parts.of("weight.absmax", DType::u8, {blocks}),
                map = parts.numbers("weight.nested_quant_map", {256}),
                greatest = parts.numbers("weight.nested_absmax", {(blocks + size - 1) / size});
@@ -109,6 +115,7 @@ Tensor scales_of(const Parts& parts, const Fields& state, std::int64_t blocks) {
     const float scaled = map.data<float>()[codes.data<std::uint8_t>()[i]] * greatest.data<float>()[i / size];
     scales.data<float>()[i] = scaled + mean;
   }
+  parts.expect_finite("weight.absmax", scales.values<float>(), most);
   return scales;
 }
 
@@ -124,7 +131,7 @@ Weight Bits4::unpack(const Parts& parts) const {
   expect_numbers(parts);
   const std::int64_t block = state.integer("blocksize", 1, kMostBlock), all = parts.out * parts.in;
   const Tensor packed = parts.of("weight", DType::u8, {(all + 1) / 2, 1}),
-               scales = scales_of(parts, state, (all + block - 1) / block);
+               scales = scales_of(parts, state, (all + block - 1) / block, unpacking::greatest(*format_, false));
   Weight w = unpacking::empty(parts, *format_);
   w.group = int(std::gcd(block, w.in));
   w.scales = Tensor::host({w.out, w.in / w.group}, DType::f32);
@@ -141,7 +148,8 @@ Weight Bits4::unpack(const Parts& parts) const {
 
 std::shared_ptr<const Quantization> read_bitsandbytes(const Fields& settings) {
   const bool of_4 = settings.boolean_or("load_in_4bit", false), of_8 = settings.boolean_or("load_in_8bit", false);
-  if (of_4 == of_8) settings.refuse("load_in_4bit", "either that or load_in_8bit must be true");
+  if (of_4 == of_8)
+    settings.refuse("load_in_4bit", "either that or load_in_8bit must be true; download config.json again");
   if (of_4) return std::make_shared<Bits4>(settings);
   return std::make_shared<Int8>(settings);
 }

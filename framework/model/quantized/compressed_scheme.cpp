@@ -1,5 +1,8 @@
 #include "framework/model/quantized/compressed_scheme.h"
 
+#include <tuple>
+
+#include "framework/model/quantized/settings.h"
 #include "framework/model/quantized/unpacking.h"
 #include "framework/text/json_file.h"
 #include "kernels/formats/formats.h"
@@ -11,6 +14,7 @@ using Layout = CompressedScheme::Layout;
 using Strategy = CompressedScheme::Strategy;
 
 constexpr int kMost = 1 << 24;
+constexpr const char* kAgain = "; download config.json again";
 
 Layout layout_of(const Fields& group, const std::string& whole, bool floats) {
   const std::string name = group.has("format") ? group.string("format") : whole;
@@ -22,21 +26,14 @@ Layout layout_of(const Fields& group, const std::string& whole, bool floats) {
   group.refuse("format",
                "the supported ones are pack-quantized, int-quantized, float-quantized, naive-quantized and "
                "mxfp4-pack-quantized, and that of the whole is \"" +
-                   name + "\"");
+                   name + "\"; choose a checkpoint of one of them");
 }
 
 bool is_float(const Fields& arguments) {
   const std::string type = arguments.string_or("type", "int");
-  if (type != "int" && type != "float") arguments.refuse("type", "the supported ones are \"int\" and \"float\"");
+  if (type != "int" && type != "float")
+    arguments.refuse("type", "the supported ones are \"int\" and \"float\"; choose a checkpoint of one of them");
   return type == "float";
-}
-
-void read_block(const Fields& weights, CompressedScheme& s) {
-  const auto& block = weights.array("block_structure");
-  for (const auto& size : block)
-    if (!size.is_number_integer() || size < 1 || size > kMost) weights.refuse("block_structure", "must be two sizes");
-  if (block.size() != 2) weights.refuse("block_structure", "must be two sizes, of outputs and of inputs");
-  s.block_outputs = block[0], s.block_inputs = block[1];
 }
 
 // As compressed-tensors fills in what is absent: a group size of -1 means channels, above 0 groups, else the tensor.
@@ -52,10 +49,13 @@ void read_strategy(const Fields& weights, CompressedScheme& s) {
   else if (name == "block")
     s.strategy = Strategy::block;
   else
-    weights.refuse("strategy", "the supported ones are \"tensor\", \"channel\", \"group\" and \"block\"");
-  if (s.strategy == Strategy::group && group < 1) weights.refuse("group_size", "the strategy \"group\" needs one");
+    weights.refuse(
+        "strategy",
+        "the supported ones are \"tensor\", \"channel\", \"group\" and \"block\"; choose another checkpoint");
+  if (s.strategy == Strategy::group && group < 1)
+    weights.refuse("group_size", std::string("the strategy \"group\" needs one") + kAgain);
   s.group = group;
-  if (s.strategy == Strategy::block) read_block(weights, s);
+  if (s.strategy == Strategy::block) std::tie(s.block_outputs, s.block_inputs) = read_block(weights, "block_structure");
 }
 
 void refuse_unsupported(const Fields& weights) {
@@ -63,24 +63,27 @@ void refuse_unsupported(const Fields& weights) {
     weights.refuse("dynamic", "scales of weights must be stored; choose a checkpoint of static weights");
   const auto* order = weights.find("actorder");
   if (order && *order != false && *order != "weight" && *order != "static")
-    weights.refuse("actorder", "the supported ones are \"weight\" and \"static\", which do not change the layout");
+    weights.refuse("actorder",
+                   "the supported ones are \"weight\" and \"static\", which do not change the layout; choose another "
+                   "checkpoint");
 }
 
 // Bits, type and strategy must be what the layout stores.
 void expect_consistent(const Fields& weights, const CompressedScheme& s, bool floats) {
   const bool wants_floats = s.layout == Layout::floats || s.layout == Layout::microscaling;
   if (floats != wants_floats)
-    weights.refuse("type", wants_floats ? "the format stores floats" : "the format stores integers");
+    weights.refuse("type", std::string("the format stores ") + (wants_floats ? "floats" : "integers") + kAgain);
   const bool of_4 = s.bits == 4 && s.layout != Layout::floats, of_8 = s.bits == 8 && s.layout != Layout::microscaling;
   const bool between = (s.bits == 5 || s.bits == 6) && s.layout == Layout::packed;
   if (!of_4 && !of_8 && !between)
-    weights.refuse("num_bits", s.layout == Layout::floats ? "the supported one is 8"
+    weights.refuse("num_bits", s.layout == Layout::floats ? "the supported one is 8; choose a checkpoint of it"
                                : s.layout == Layout::microscaling
-                                   ? "the format has 4"
-                                   : "the supported ones are 4, 5, 6 and 8, of 5 and 6 where they are packed");
-  if (floats && !s.symmetric) weights.refuse("symmetric", "floats must be symmetric");
+                                   ? std::string("the format has 4") + kAgain
+                                   : "the supported ones are 4, 5, 6 and 8, of 5 and 6 where they are packed; choose a "
+                                     "checkpoint of one of them");
+  if (floats && !s.symmetric) weights.refuse("symmetric", std::string("floats must be symmetric") + kAgain);
   if (s.layout == Layout::microscaling && (s.strategy != Strategy::group || s.group != 32))
-    weights.refuse("group_size", "the format has groups of 32");
+    weights.refuse("group_size", std::string("the format has groups of 32") + kAgain);
   if (s.layout == Layout::packed && !s.symmetric && s.strategy != Strategy::group && s.strategy != Strategy::channel)
     weights.refuse("strategy",
                    "packed zero points are supported for groups and channels; choose a checkpoint of these");
@@ -91,7 +94,8 @@ Activations read_activations(const Fields& inputs) {
   a.bits = inputs.integer_or("num_bits", 1, 16, 8);
   a.integers = !is_float(inputs);
   const auto* dynamic = inputs.find("dynamic");
-  if (dynamic && !dynamic->is_boolean()) inputs.refuse("dynamic", "the supported ones are true and false");
+  if (dynamic && !dynamic->is_boolean())
+    inputs.refuse("dynamic", "the supported ones are true and false; choose a checkpoint of one of them");
   a.dynamic = dynamic && dynamic->get<bool>();
   a.strategy = inputs.string_or("strategy", a.dynamic ? "token" : "tensor");
   a.symmetric = inputs.boolean_or("symmetric", true);

@@ -9,6 +9,7 @@
 #include "framework/model/quantized/compressed_scheme.h"
 #include "framework/model/quantized/methods.h"
 #include "framework/model/quantized/microscaling.h"
+#include "framework/model/quantized/settings.h"
 #include "framework/model/quantized/unpacking.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -24,8 +25,7 @@ class CompressedTensors final : public Quantization {
   explicit CompressedTensors(const Fields& settings);
 
   std::string method() const override { return "compressed-tensors"; }
-  std::vector<const WeightFormat*> formats() const override;
-  Activations activations() const override;
+  std::vector<Activations> schemes() const override;
   std::vector<std::string> marks() const override { return {"weight_packed", "weight_scale"}; }
   std::vector<std::string> other_parts() const override {
     return {"weight_zero_point", "weight_shape", "input_scale", "input_zero_point"};
@@ -40,26 +40,27 @@ class CompressedTensors final : public Quantization {
  private:
   const CompressedScheme& scheme_of(const Parts& parts) const;
 
+  std::string where_;  // the settings are
   std::vector<CompressedScheme> schemes_;
   ModuleTargets ignored_;
 };
 
 void refuse_unsupported(const Fields& settings) {
-  for (const auto& [key, why] :
-       {std::pair("kv_cache_scheme",
-                  "caches quantized by a checkpoint are not supported; remove the key, and choose the "
-                  "type of the cache by the option kv_dtype"),
-        std::pair("transform_config", "transforms of matrices are not supported; choose a checkpoint without them"),
-        std::pair("moe_sparsity_config", "sparsity is not supported; choose a checkpoint without it")})
-    if (const auto* value = settings.find(key); value && !value->empty()) settings.refuse(key, why);
+  refuse_cache_scheme(settings);
+  expect_empty(settings, "transform_config",
+               "transforms of matrices are not supported; choose a checkpoint without them");
+  expect_empty(settings, "moe_sparsity_config", "sparsity is not supported; choose a checkpoint without it");
   if (const auto* sparsity = settings.find("sparsity_config"); sparsity && !sparsity->empty())
     if (!sparsity->is_object() || sparsity->value("format", nlohmann::json()) != "dense")
       settings.refuse("sparsity_config", "sparsity is not supported; choose a checkpoint without it");
-  if (settings.string_or("quantization_status", "compressed") != "compressed")
-    settings.refuse("quantization_status", "the supported one is \"compressed\"; save the model compressed");
+  // Early releases left "frozen", the status before, in checkpoints that they compressed.
+  if (const std::string status = settings.string_or("quantization_status", "compressed");
+      status != "compressed" && status != "frozen")
+    settings.refuse("quantization_status",
+                    "the supported ones are \"compressed\" and \"frozen\"; save the model compressed");
 }
 
-CompressedTensors::CompressedTensors(const Fields& settings) : ignored_(settings, "ignore") {
+CompressedTensors::CompressedTensors(const Fields& settings) : where_(settings.where()), ignored_(settings, "ignore") {
   refuse_unsupported(settings);
   const Fields groups = settings.object("config_groups");
   const std::string format = settings.string_or("format", "");
@@ -68,21 +69,10 @@ CompressedTensors::CompressedTensors(const Fields& settings) : ignored_(settings
   if (schemes_.empty()) settings.refuse("config_groups", "names no group; choose another checkpoint");
 }
 
-std::vector<const WeightFormat*> CompressedTensors::formats() const {
-  std::vector<const WeightFormat*> all;
-  for (const CompressedScheme& s : schemes_)
-    if (std::ranges::find(all, &s.format()) == all.end()) all.push_back(&s.format());
+std::vector<Activations> CompressedTensors::schemes() const {
+  std::vector<Activations> all;
+  for (const CompressedScheme& s : schemes_) all.push_back(s.activations);
   return all;
-}
-
-Activations CompressedTensors::activations() const {
-  Activations supported;
-  for (const CompressedScheme& s : schemes_) {
-    if (s.activations.bits == 0) continue;
-    if (!s.activations.format()) return s.activations;
-    supported = s.activations;
-  }
-  return supported;
 }
 
 // The one that names the module most exactly. Which of two equal ones counts depends on the order of the file, which
@@ -96,8 +86,10 @@ const CompressedScheme& CompressedTensors::scheme_of(const Parts& parts) const {
     twice = match == before, best = &s;
   }
   if (!best || twice)
-    throw Error("the matrix '" + parts.module() + "' is quantized, but " + (twice ? "several groups" : "no group") +
-                " of quantization_config name it equally; correct the targets in config.json");
+    throw Error(where_ + ": the matrix '" + parts.module() + "' is quantized, but " +
+                (twice ? "several groups of quantization_config name it equally exactly"
+                       : "no group of quantization_config names it") +
+                "; correct the targets");
   return *best;
 }
 
@@ -124,7 +116,19 @@ Grid grid_of(const Parts& parts, const CompressedScheme& s) {
           s.block_inputs};
 }
 
+// Early releases let no integer of 5 or 6 bits cross words.
+void refuse_padded_words(const Parts& parts, const CompressedScheme& s) {
+  const std::int64_t in_a_word = 32 / s.bits, padded = (parts.in + in_a_word - 1) / in_a_word;
+  if (32 % s.bits == 0 || padded == (parts.in * s.bits + 31) / 32) return;
+  if (const Tensor words = parts.any("weight_packed"); words.shape() == Shape{parts.out, padded})
+    parts.refuse("weight_packed", "is " + words.shape().text() +
+                                      ", the layout of early releases of compressed-tensors (" +
+                                      std::to_string(in_a_word) + " integers of " + std::to_string(s.bits) +
+                                      " bits a word), which is not supported; quantize anew with a later release");
+}
+
 Weight unpack_words(const Parts& parts, const CompressedScheme& s) {
+  refuse_padded_words(parts, s);
   const Tensor words = parts.of("weight_packed", DType::i32, {parts.out, (parts.in * s.bits + 31) / 32});
   const Tensor shape = parts.of("weight_shape", DType::i64, {2});
   if (shape.data<std::int64_t>()[0] != parts.out || shape.data<std::int64_t>()[1] != parts.in)
@@ -187,7 +191,8 @@ Weight unpack_codes(const Parts& parts, const CompressedScheme& s) {
     w = unpacking::empty(parts, s.format());
     w.values = unpacking::e4m3_codes(parts, "weight");
   }
-  unpacking::set_scales(w, parts.numbers("weight_scale", grid.shape), grid.block_outputs, grid.block_inputs);
+  const float most = unpacking::greatest(s.format(), !s.symmetric);
+  unpacking::set_scales(w, parts.numbers("weight_scale", grid.shape, most), grid.block_outputs, grid.block_inputs);
   if (const Tensor zeros = zeros_of(parts, s, grid.shape))
     w.zeros = unpacking::expanded(zeros, w.out, w.in, grid.block_outputs, grid.block_inputs).values;
   return w;

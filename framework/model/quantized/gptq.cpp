@@ -7,6 +7,7 @@
 #include "framework/model/in_parallel.h"
 #include "framework/model/quantized/methods.h"
 #include "framework/model/quantized/module_names.h"
+#include "framework/model/quantized/settings.h"
 #include "framework/model/quantized/unpacking.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -25,7 +26,7 @@ class Gptq final : public Quantization {
   explicit Gptq(const Fields& settings);
 
   std::string method() const override { return "gptq"; }
-  std::vector<const WeightFormat*> formats() const override { return {&format()}; }
+  std::vector<Activations> schemes() const override { return {{.weights = &format()}}; }
   std::vector<std::string> marks() const override { return {"qweight"}; }
   std::vector<std::string> other_parts() const override { return {"qzeros", "scales", "g_idx"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }
@@ -69,7 +70,7 @@ std::vector<std::string> quantized_modules(const Fields& settings) {
   for (const nlohmann::json& entry : settings.array(kKey))
     for (const nlohmann::json& name : entry.is_array() ? entry : nlohmann::json::array({entry})) {
       if (!name.is_string() || name == "")
-        settings.refuse(kKey, "must be a list of names of modules, or of such lists");
+        settings.refuse(kKey, "must be a list of names of modules, or of such lists; download config.json again");
       all.push_back(name);
     }
   return all;
@@ -77,13 +78,11 @@ std::vector<std::string> quantized_modules(const Fields& settings) {
 
 void refuse_unsupported(const Fields& settings) {
   if (const std::string type = settings.string_or("pack_dtype", "int32"); type != "int32")
-    settings.refuse("pack_dtype", "the supported one is \"int32\"");
+    settings.refuse("pack_dtype", "the supported one is \"int32\"; choose a checkpoint of it");
   if (settings.boolean_or("is_marlin_format", false))
     settings.refuse("is_marlin_format", "only false is supported; choose the checkpoint before its conversion");
-  if (const auto* dynamic = settings.find("dynamic"); dynamic && !dynamic->empty())
-    settings.refuse("dynamic", "settings of single modules are not supported; choose a checkpoint without them");
-  if (const auto* adapter = settings.find("adapter"); adapter && !adapter->empty())
-    settings.refuse("adapter", "adapters are not supported; choose the checkpoint without them");
+  refuse_settings_of_modules(settings);
+  expect_empty(settings, "adapter", "adapters are not supported; choose the checkpoint without them");
 }
 
 Gptq::Gptq(const Fields& settings)
@@ -93,15 +92,16 @@ Gptq::Gptq(const Fields& settings)
       symmetric_(settings.boolean_or("sym", true)),
       excluded_(settings, "modules_to_not_convert"),
       quantized_(quantized_modules(settings)) {
-  if (bits_ != 4 && bits_ != 8) settings.refuse("bits", "the supported ones are 4 and 8");
-  if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs");
+  if (bits_ != 4 && bits_ != 8)
+    settings.refuse("bits", "the supported ones are 4 and 8; choose a checkpoint of one of them");
+  if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs; download config.json again");
   refuse_unsupported(settings);
   const char* key = settings.has("checkpoint_format") ? "checkpoint_format" : "format";
   const std::string version = settings.string_or(key, "gptq");
   if (version == "gptq_v2")
     zero_points_ = ZeroPoints::as_they_are;
   else if (version != "gptq")
-    settings.refuse(key, "the supported ones are \"gptq\" and \"gptq_v2\"");
+    settings.refuse(key, "the supported ones are \"gptq\" and \"gptq_v2\"; choose a checkpoint of one of them");
   else if (is_by_gptqmodel(settings))
     zero_points_ = ZeroPoints::words_minus_one;
 }
@@ -153,7 +153,7 @@ Weight Gptq::unpack(const Parts& parts) const {
   unpack_codes(parts.of("qweight", DType::i32, {parts.in / in_a_word, parts.out}), w);
   w.group = int(group);
   w.zeros = zeros_of(parts, groups);
-  const Tensor scales = parts.numbers("scales", {groups, parts.out});
+  const Tensor scales = parts.numbers("scales", {groups, parts.out}, unpacking::greatest(*w.format, bool(w.zeros)));
   w.scales = Tensor::host({parts.out, groups}, DType::f32);
   for (std::int64_t o = 0; o < parts.out; ++o)
     for (std::int64_t g = 0; g < groups; ++g) w.scales.row<float>(o)[g] = scales.row<float>(g)[o];

@@ -18,6 +18,7 @@ Weight unpack(const Parts& parts, const Tensor& codes, const std::string& scales
     if (exponent == 255) parts.refuse(scales, "holds 255, which means NaN; download the checkpoint again");
     w.scales.data<float>()[i] = std::ldexp(1.0f, exponent - 127);
   }
+  parts.expect_finite(scales, w.scales.values<float>(), unpacking::greatest(*w.format, false));
   const auto* bytes = codes.data<std::uint8_t>();
   auto* to = w.values.data<std::uint8_t>();
   in_parallel(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {

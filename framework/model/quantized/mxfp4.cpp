@@ -14,7 +14,7 @@ class Mxfp4 final : public Quantization {
   explicit Mxfp4(const Fields& settings) : excluded_(settings, "modules_to_not_convert") {}
 
   std::string method() const override { return "mxfp4"; }
-  std::vector<const WeightFormat*> formats() const override { return {&formats::mxfp4()}; }
+  std::vector<Activations> schemes() const override { return {{.weights = &formats::mxfp4()}}; }
   std::vector<std::string> marks() const override { return {"weight_blocks"}; }
   std::vector<std::string> other_parts() const override { return {"weight_scales"}; }
   bool excludes(const std::string& module) const override { return excluded_.contains(module); }

@@ -1,13 +1,16 @@
 #include "framework/model/quantized/parts.h"
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/model/convert.h"
 #include "kernels/error.h"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
 namespace {
+
+constexpr const char* kAgain = "; download the checkpoint again, or quantize anew";
 
 bool is_number(const Tensor& t) {
   return t.dtype() == DType::f32 || t.dtype() == DType::bf16 || t.dtype() == DType::f16;
@@ -33,23 +36,25 @@ Tensor Parts::of(const std::string& part, DType type, const Shape& shape) const 
   return t;
 }
 
-Tensor Parts::numbers(const std::string& part, const Shape& shape) const {
+Tensor Parts::numbers(const std::string& part, const Shape& shape, float greatest) const {
   const Tensor stored = any(part);
   expect(part, stored, "F32, BF16 or F16", is_number(stored), shape);
   const Tensor all = converted(stored, DType::f32);
-  constexpr float kMost = std::numeric_limits<float>::max() / 512;  // codes are below 512
-  for (const float x : all.values<float>())
-    if (!(std::abs(x) <= kMost))
-      refuse(part, std::string("holds ") +
-                       (std::isfinite(x) ? "a number so large that weights become infinite" : "a NaN or an infinity") +
-                       "; download the checkpoint again, or quantize anew");
+  if (!std::ranges::all_of(all.values<float>(), [](float x) { return std::isfinite(x); }))
+    refuse(part, std::string("holds a NaN or an infinity") + kAgain);
+  expect_finite(part, all.values<float>(), greatest);
   return all;
 }
 
-Tensor Parts::number(const std::string& part) const {
+void Parts::expect_finite(const std::string& part, std::span<const float> scales, float greatest) const {
+  if (!std::ranges::all_of(scales, [&](float x) { return std::isfinite(weight_of(greatest, {x})); }))
+    refuse(part, std::string("holds a number so large that weights become infinite") + kAgain);
+}
+
+Tensor Parts::number(const std::string& part, float greatest) const {
   const Tensor stored = any(part);
   expect(part, stored, "F32, BF16 or F16", is_number(stored), stored.elements() == 1 ? stored.shape() : Shape{1});
-  return numbers(part, stored.shape()).reshaped({1});
+  return numbers(part, stored.shape(), greatest).reshaped({1});
 }
 
 void Parts::expect_groups(std::int64_t group, const std::string& key) const {

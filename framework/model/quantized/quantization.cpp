@@ -1,5 +1,9 @@
 #include "framework/model/quantized/quantization.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "framework/model/quantized/methods.h"
 #include "framework/text/json_file.h"
 
@@ -18,6 +22,12 @@ constexpr Method kMethods[] = {{"gptq", read_gptq},
                                {"compressed-tensors", read_compressed_tensors},
                                {"mxfp4", read_mxfp4}};
 
+// Of any type: the bits of 0 are 0.
+bool is_zero(const Tensor& t) {
+  const auto* bytes = static_cast<const unsigned char*>(t.raw());
+  return std::all_of(bytes, bytes + t.bytes(), [](unsigned char byte) { return byte == 0; });
+}
+
 }  // namespace
 
 std::string Activations::text() const {
@@ -34,13 +44,41 @@ const ActivationFormat* Activations::format() const {
   return nullptr;
 }
 
+std::vector<const WeightFormat*> Quantization::formats() const {
+  std::vector<const WeightFormat*> all;
+  for (const Activations& a : schemes())
+    if (std::ranges::find(all, a.weights) == all.end()) all.push_back(a.weights);
+  return all;
+}
+
+Activations Quantization::activations() const {
+  Activations supported;
+  for (const Activations& a : schemes()) {
+    if (a.bits == 0) continue;
+    if (!a.format()) return a;
+    supported = a;
+  }
+  return supported;
+}
+
 Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a) {
   const ActivationFormat* format = a.format();
   if (!format) return w;
   if (a.dynamic) return with_activations(std::move(w), *format);
   const std::string part = parts.has("activation_scale") ? "activation_scale" : "input_scale";
   const float scale = parts.number(part).data<float>()[0];
-  if (!(scale > 0)) parts.refuse(part, "must be above 0; download the checkpoint again, or quantize anew");
+  if (scale < std::numeric_limits<float>::min())
+    parts.refuse(
+        part,
+        "must be above 0, and at least 1.2e-38, below which inputs become 0; download the checkpoint again, or "
+        "quantize anew");
+  if (!std::isfinite(scale * format->greatest()))
+    parts.refuse(
+        part, "holds a number so large that inputs become infinite; download the checkpoint again, or quantize anew");
+  if (const std::string zero = "input_zero_point"; parts.has(zero) && !is_zero(parts.any(zero)))
+    parts.refuse(zero,
+                 "is not 0, though quantization_config is symmetric; correct 'symmetric' in config.json, or download "
+                 "both again");
   return with_activations(std::move(w), *format, scale);
 }
 

@@ -19,7 +19,7 @@ struct Activations {
   int bits = 0;                           // 0: they are not rounded
   bool integers = true;                   // else floating point of so many bits
   bool dynamic = true;                    // scales follow from the values, else they are stored beside the matrix
-  std::string strategy;                   // what shares a scale: "token", "tensor", "group"
+  std::string strategy = {};              // what shares a scale: "token", "tensor", "group"
   double outliers = 0;                    // inputs of this magnitude and above are multiplied apart, unrounded; 0: none
   bool symmetric = true;                  // else with zero points
   const WeightFormat* weights = nullptr;  // that they multiply
@@ -31,10 +31,12 @@ struct Activations {
 class Quantization {
  public:
   virtual ~Quantization() = default;
-  virtual std::string method() const = 0;                        // quant_method
-  virtual std::vector<const WeightFormat*> formats() const = 0;  // of the matrices
+  virtual std::string method() const = 0;  // quant_method
+  // Of each kind of matrices its weights, and how their inputs are rounded.
+  virtual std::vector<Activations> schemes() const = 0;
+  std::vector<const WeightFormat*> formats() const;  // of the matrices
   // Of the matrices that round their inputs; of several kinds one that is not supported, if there is one.
-  virtual Activations activations() const { return {}; }
+  Activations activations() const;
   // The tensors MODULE.PART of a quantized matrix: one of marks() tells that the module is quantized.
   virtual std::vector<std::string> marks() const = 0;
   virtual std::vector<std::string> other_parts() const = 0;
@@ -48,7 +50,7 @@ class Quantization {
 };
 
 // The weight, with inputs that are rounded where `a` is supported. The scale of static ones is the part input_scale, or
-// activation_scale. Throws Error where that is no positive number.
+// activation_scale. Throws Error where that is no normal number above 0, or the zero point of inputs is not 0.
 Weight with_rounded_inputs(Weight w, const Parts& parts, const Activations& a);
 
 // `settings`: the object "quantization_config". What is not implemented is an Error that names the key and its value.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -15,6 +16,12 @@ const WeightFormat& integers(int bits, bool grouped, bool symmetric) {
   if (bits == 6) return formats::int6();
   if (bits == 5) return formats::int5();
   return symmetric ? formats::int4() : formats::int4_asymmetric();
+}
+
+float greatest(const WeightFormat& format, bool zeros) {
+  float low = 0, high = 0;
+  for (const float number : format.numbers()) low = std::fmin(low, number), high = std::fmax(high, number);  // no NaN
+  return zeros ? high - low : std::max(high, -low);
 }
 
 Weight empty(const Parts& parts, const WeightFormat& format) {

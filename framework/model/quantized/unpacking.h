@@ -9,6 +9,10 @@ namespace foretoken::unpacking {
 // Integers of 4 or 8 bits, whose code c means c - 2^(bits - 1). `grouped`: an output has several scales.
 const WeightFormat& integers(int bits, bool grouped, bool symmetric);
 
+// The greatest |number - zero| of a code. `zeros`: there are zero points, each of them one of the numbers; else they
+// are 0.
+float greatest(const WeightFormat& format, bool zeros);
+
 // A weight [out, in] whose codes are to be filled in.
 Weight empty(const Parts& parts, const WeightFormat& format);
 

@@ -10,6 +10,7 @@
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/memory/transfers.cuh"
 #include "kernels/host_backend.h"
+#include "kernels/in_shares.h"
 
 namespace foretoken {
 
@@ -36,15 +37,16 @@ void copy_rows(const ByteRows& from, const ByteRows& to, cudaMemcpyKind kind, cu
 // One core copies a fifth of what the bus carries, so a large piece is divided among some.
 void fill(char* pinned, const char* from, std::int64_t bytes) {
   constexpr std::int64_t kWorth = 2 << 20, kMost = 4;  // bytes that are worth a thread; threads
-  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency()),
-                     shares = std::clamp<std::int64_t>(bytes / kWorth, 1, std::min(kMost, cores));
-  std::vector<std::jthread> others;
-  const auto copy = [=](std::int64_t s) {
+  if (bytes < 2 * kWorth) {  // most pieces: asking for the cores takes as long as to copy 300 KB
+    std::memcpy(pinned, from, std::size_t(bytes));
+    return;
+  }
+  static const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t shares = std::min({bytes / kWorth, kMost, cores});
+  in_shares(shares, [=](std::int64_t s) {
     const std::int64_t begin = bytes * s / shares, end = bytes * (s + 1) / shares;
     std::memcpy(pinned + begin, from + begin, std::size_t(end - begin));
-  };
-  for (std::int64_t s = 1; s < shares; ++s) others.emplace_back(copy, s);
-  copy(0);
+  });
 }
 
 // One 16-byte word a thread; of the last word, bytes after the end are not written.

@@ -91,13 +91,14 @@ TEST_F(GgufConfig, IsReadFromMetadataAndNamesOfTensors) {
 TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
   EXPECT_TRUE(says(refusal(tiny().set("general.architecture", text_value("gemma3"))),
                    "'general.architecture' is \"gemma3\", but the supported ones are llama, qwen2, qwen3"));
-  EXPECT_TRUE(
-      says(refusal(tiny().set("llama.logit_scale", f32_value(2))), "'llama.logit_scale' is 2", "not supported"));
-  EXPECT_TRUE(says(refusal(tiny().set("llama.expert_count", u32_value(8))), "'llama.expert_count' is 8", "experts"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.logit_scale", f32_value(2))), "'llama.logit_scale' is 2", "not supported",
+                   "choose a model without it"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.expert_count", u32_value(8))), "'llama.expert_count' is 8", "experts",
+                   "choose a dense model"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.rope.scaling.type", text_value("yarn"))),
-                   "'llama.rope.scaling.type' is \"yarn\"", "\"linear\""));
+                   "'llama.rope.scaling.type' is \"yarn\"", "\"linear\"", "; choose a model"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.rope.dimension_count", u32_value(2))),
-                   "'llama.rope.dimension_count' is 2, but only the head size (4)"));
+                   "'llama.rope.dimension_count' is 2, but only the head size (4)", "; choose a model"));
   for (const char* name : {"blk.0.ffn_gate_exps.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",
                            "blk.0.attn_q.scale", "blk.0.attn_q", "vision.weight", "blk.", "blk.0.", "blk.0"}) {
     GgufBytes g = tiny();
@@ -108,18 +109,10 @@ TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
 }
 
 TEST_F(GgufConfig, FaultySizes) {
-  const std::pair<const char*, std::uint32_t> cases[] = {{"llama.embedding_length", 0},
-                                                         {"llama.embedding_length", 7},
-                                                         {"llama.block_count", 5000},
-                                                         {"llama.attention.head_count_kv", 3},
-                                                         {"llama.attention.key_length", 3},
-                                                         {"llama.attention.value_length", 2},
-                                                         {"llama.vocab_size", 4},
-                                                         {"llama.context_length", 1u << 31},
-                                                         {"llama.feed_forward_length", 0},
-                                                         {"tokenizer.ggml.eos_token_id", 3},
-                                                         {"tokenizer.ggml.bos_token_id", 99},
-                                                         {"llama.attention.head_count", 3}};
+  const std::pair<const char*, std::uint32_t> cases[] = {
+      {"llama.embedding_length", 0},     {"llama.embedding_length", 7},       {"llama.block_count", 5000},
+      {"llama.attention.key_length", 3}, {"llama.attention.value_length", 2}, {"llama.context_length", 1u << 31},
+      {"llama.feed_forward_length", 0},  {"tokenizer.ggml.eos_token_id", 3},  {"tokenizer.ggml.bos_token_id", 99}};
   for (const auto& [key, value] : cases) EXPECT_NE(refusal(tiny().set(key, u32_value(value))), "") << key << value;
   for (const auto& [key, value] : tiny().metadata)
     if (key != "tokenizer.ggml.eos_token_id") {
@@ -127,7 +120,12 @@ TEST_F(GgufConfig, FaultySizes) {
     }
   EXPECT_TRUE(says(refusal(tiny().set("llama.attention.head_count", array_value(4, {bytes_of(2u)}))),
                    "'llama.attention.head_count' is an array of 1 element"));
-  EXPECT_TRUE(says(refusal(tiny().set("tokenizer.ggml.tokens", texts_value({}))), "there must be tokens"));
+  EXPECT_TRUE(says(refusal(tiny().set("tokenizer.ggml.tokens", texts_value({}))), "there must be tokens",
+                   "convert the model again"));
+  for (const char* key : {"llama.attention.head_count_kv", "llama.attention.head_count"})
+    EXPECT_TRUE(says(refusal(tiny().set(key, u32_value(3))), key, "must divide", "convert the model again"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.vocab_size", u32_value(4))), "'tokenizer.ggml.tokens' has 3 tokens",
+                   "convert the model again"));
 }
 
 TEST_F(GgufConfig, TensorsThatDoNotBelongToIt) {

@@ -205,13 +205,16 @@ TEST_F(GgufTokenizers, Refusals) {
     return refusal(g.set(std::string("tokenizer.ggml.") + key, value));
   };
   EXPECT_TRUE(says(with("model", text_value("bert")), "'tokenizer.ggml.model' is \"bert\"", "\"gpt2\"", "\"llama\""));
-  EXPECT_TRUE(says(with("scores", array_value(6, {bytes_of(1.f)})), "must have one score for each of the 260 tokens"));
+  EXPECT_TRUE(says(with("scores", array_value(6, {bytes_of(1.f)})), "must have one score for each of the 260 tokens",
+                   "convert the model again"));
   EXPECT_TRUE(says(with("scores", ""), "has no metadata 'tokenizer.ggml.scores'"));
-  EXPECT_TRUE(says(with("token_type", array_value(5, {bytes_of(1)})), "must have one type for each of the 260"));
-  EXPECT_TRUE(says(with("remove_extra_whitespaces", bool_value(true)), "only false is supported"));
-  EXPECT_TRUE(says(with("precompiled_charsmap", array_value(0, {})), "changes of characters"));
-  EXPECT_TRUE(says(refusal(pieces({{"a", 0}, {"a", -1}})), "token 260, 'a', occurs twice"));
-  EXPECT_TRUE(says(refusal(pieces({{"", 0}})), "token 259, '', must be 1 to 1024 bytes of UTF-8"));
+  EXPECT_TRUE(says(with("token_type", array_value(5, {bytes_of(1)})), "must have one type for each of the 260",
+                   "convert the model again"));
+  EXPECT_TRUE(says(with("remove_extra_whitespaces", bool_value(true)), "only false is supported", "; choose a model"));
+  EXPECT_TRUE(says(with("precompiled_charsmap", array_value(0, {})), "changes of characters", "; choose a model"));
+  EXPECT_TRUE(says(refusal(pieces({{"a", 0}, {"a", -1}})), "token 260, 'a', occurs twice", "convert the model again"));
+  EXPECT_TRUE(
+      says(refusal(pieces({{"", 0}})), "token 259, '', must be 1 to 1024 bytes of UTF-8", "convert the model again"));
   EXPECT_TRUE(says(refusal(pieces({{"\xff", 0}})), "token 259", "UTF-8"));
   EXPECT_TRUE(says(refusal(pieces({{std::string(1025, 'x'), 0}})), "must be 1 to 1024 bytes"));
   EXPECT_TRUE(says(refusal(pieces({{"a", NAN}})), "the token 'a' has the score nan"));

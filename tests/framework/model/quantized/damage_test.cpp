@@ -147,8 +147,9 @@ TEST(DamagedFloats, ScalesThatMakeInfiniteWeights) {
   const auto large = [](float x) {
     return refusal("fp8-tensor", [x](ModelFolder& m) { set_first(m.tensors.at(kUp + ".weight_scale"), x); });
   };
-  EXPECT_EQ(large(1e35f), "");
-  EXPECT_TRUE(says(large(1e37f), kUp + ".weight_scale' holds a number so large that weights become infinite"));
+  EXPECT_EQ(large(7.5e35f), "");  // times 448, which bf16 still has
+  for (const float x : {7.7e35f, -7.7e35f, 8e35f, 1e37f})
+    EXPECT_TRUE(says(large(x), kUp + ".weight_scale' holds a number so large that weights become infinite")) << x;
 }
 
 TEST(DamagedMicroscaling, BytesAndScales) {
@@ -163,6 +164,14 @@ TEST(DamagedMicroscaling, BytesAndScales) {
                      kUp + codes, "requires U8"));
     EXPECT_TRUE(says(refusal(name, [&](ModelFolder& m) { m.tensors.at(kUp + scales).data<std::uint8_t>()[9] = 255; }),
                      kUp + scales + "' holds 255, which means NaN"));
+    const auto exponent = [&](int byte) {
+      return refusal(name,
+                     [&](ModelFolder& m) { m.tensors.at(kUp + scales).data<std::uint8_t>()[9] = std::uint8_t(byte); });
+    };
+    EXPECT_EQ(exponent(252), "");
+    for (const int byte : {253, 254})
+      EXPECT_TRUE(says(exponent(byte), kUp + scales + "' holds a number so large that weights become infinite"))
+          << byte;
   }
 }
 
@@ -184,6 +193,39 @@ TEST(DamagedBitsandbytes, StateThatContradicts) {
   EXPECT_TRUE(
       says(state(R"({"blocksize": 32, "shape": [64, 64]})"), "weight.absmax", "requires F32, BF16 or F16 [128]"));
   EXPECT_TRUE(says(refusal("bnb-nf4", [&](ModelFolder& m) { m.tensors.erase(part); }), kUp + ".weight", "download"));
+}
+
+// Each by the greatest number of its own format.
+TEST(DamagedBitsandbytes, ScalesThatMakeInfiniteWeights) {
+  const auto large = [](const std::string& name, const std::string& part, float x) {
+    return refusal(name, [&](ModelFolder& m) { set_first(m.tensors.at(kUp + part), x); });
+  };
+  for (const float x : {1e37f, 3.38e38f}) EXPECT_EQ(large("bnb-nf4", ".weight.absmax", x), "") << x;
+  EXPECT_TRUE(says(large("bnb-nf4", ".weight.absmax", 3.4e38f), kUp + ".weight.absmax' holds a number so large"));
+  EXPECT_EQ(large("bnb-int8", ".SCB", 3.35e38f), "");  // times 128 / 127
+  EXPECT_TRUE(says(large("bnb-int8", ".SCB", 3.38e38f), kUp + ".SCB' holds a number so large"));
+}
+
+TEST(DamagedBitsandbytes, DoubleQuantizedScalesThatMakeInfiniteWeights) {
+  const auto offset = [](const char* number) {
+    return refusal("bnb-nf4-double", [&](ModelFolder& m) {
+      Tensor& state = m.tensors.at(kUp + ".weight.quant_state.bitsandbytes__nf4");
+      std::string text(state.data<char>(), std::size_t(state.bytes()));
+      const std::size_t begin = text.find(':', text.find("\"nested_offset\"")) + 1;
+      text.replace(begin, text.find_first_of(",}", begin) - begin, number);
+      state = Tensor::host_copy<char>(text, DType::u8);
+    });
+  };
+  EXPECT_EQ(offset("1e38"), "");
+  for (const char* number : {"1e39", "-1e39", "null"})
+    EXPECT_TRUE(says(offset(number), "'nested_offset' is ", "must be a number that fits 32 bits", "download"))
+        << number;
+  EXPECT_TRUE(says(offset("3.4e38"), kUp + ".weight.absmax' holds a number so large that weights become infinite"));
+  const auto large_parts = [](ModelFolder& m) {
+    std::ranges::fill(m.tensors.at(kUp + ".weight.nested_quant_map").values<float>(), 1e30f);
+    set_first(m.tensors.at(kUp + ".weight.nested_absmax"), 1e30f);
+  };
+  EXPECT_TRUE(says(refusal("bnb-nf4-double", large_parts), kUp + ".weight.absmax' holds a number so large"));
 }
 
 TEST(Damaged, PartsOfNoModule) {

@@ -1,7 +1,5 @@
-// quantization_config of config.json: what is not implemented is named, and what contradicts the tensors or the dtype
-// of a run.
+// quantization_config of config.json: what is not implemented is named, and what contradicts the tensors.
 #include "framework/model/quantized/module_names.h"
-#include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
 #include "tests/framework/model/quantized/quantized_folder.h"
 
@@ -9,6 +7,11 @@ namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
+
+// All sentences about config.json have a remedy.
+testing::AssertionResult names(const std::string& sentence, const std::string& words) {
+  return says(sentence, "config.json: 'quantization_config.", words, "; ");
+}
 
 TEST(QuantizationConfig, WhatIsNotImplementedIsNamed) {
   const std::vector<std::tuple<std::string, json, std::string>> cases = {
@@ -21,7 +24,8 @@ TEST(QuantizationConfig, WhatIsNotImplementedIsNamed) {
       {"gptq", {{"format", "gptq_p"}}, "format' is \"gptq_p\""},
       {"gptq", {{"is_marlin_format", true}}, "is_marlin_format"},
       {"gptq", {{"pack_dtype", "int16"}}, "pack_dtype"},
-      {"gptq", {{"dynamic", {{"-:.*down.*", json::object()}}}}, "dynamic"},
+      {"gptq", {{"dynamic", {{"-:.*down.*", json::object()}}}}, "settings of single modules are not supported"},
+      {"awq", {{"dynamic", {{"-:.*down.*", json::object()}}}}, "settings of single modules are not supported"},
       {"gptq", {{"adapter", {{"name", "lora"}}}}, "adapter"},
       {"awq", {{"bits", 8}}, "bits' is 8, but the supported one is 4"},
       {"awq", {{"version", "gemv"}}, "version' is \"gemv\", but the supported one is \"gemm\""},
@@ -32,17 +36,19 @@ TEST(QuantizationConfig, WhatIsNotImplementedIsNamed) {
       {"bnb-int8", {{"llm_int8_has_fp16_weight", true}}, "llm_int8_has_fp16_weight"},
       {"fp8-blocks", {{"activation_scheme", "token"}}, "activation_scheme"},
       {"fp8-blocks", {{"fmt", "e5m2"}}, "fmt' is \"e5m2\""},
-      {"fp8-blocks", {{"scale_fmt", "ue8m0"}}, "scale_fmt"},
+      {"fp8-blocks", {{"scale_fmt", "ue8m0"}}, "scale_fmt' is \"ue8m0\""},
       {"fp8-blocks", {{"weight_block_size", {128}}}, "weight_block_size"},
       {"fp8-blocks", {{"weight_block_size", {128, 0}}}, "weight_block_size"},
-      {"ct-int4", {{"kv_cache_scheme", {{"num_bits", 8}}}}, "kv_cache_scheme"},
+      {"ct-int4", {{"kv_cache_scheme", {{"num_bits", 8}}}}, "choose the type of the cache by the option kv_dtype"},
+      {"fp8-blocks", {{"kv_cache_scheme", "static"}}, "choose the type of the cache by the option kv_dtype"},
       {"ct-int4", {{"sparsity_config", {{"format", "sparse-24-bitmask"}}}}, "sparsity_config"},
       {"ct-int4", {{"transform_config", {{"config_groups", 1}}}}, "transform_config"},
-      {"ct-int4", {{"quantization_status", "frozen"}}, "quantization_status' is \"frozen\""},
+      {"ct-int4", {{"moe_sparsity_config", {{"format", "dense"}}}}, "moe_sparsity_config"},
+      {"ct-int4", {{"quantization_status", "calibration"}}, "quantization_status' is \"calibration\""},
       {"ct-int4", {{"config_groups", json::object()}}, "config_groups"},
   };
   for (const auto& [name, settings, words] : cases)
-    EXPECT_TRUE(says(refusal_of_settings(name, settings), "config.json", words)) << settings;
+    EXPECT_TRUE(names(refusal_of_settings(name, settings), words)) << settings;
 }
 
 TEST(QuantizationConfig, WhatIsNotImplementedInAGroupIsNamed) {
@@ -69,11 +75,43 @@ TEST(QuantizationConfig, WhatIsNotImplementedInAGroupIsNamed) {
       {"ct-fp8-tensor", none, {{"symmetric", false}}, "symmetric"},
       {"ct-fp8-tensor", none, {{"num_bits", 4}}, "num_bits"},
       {"ct-fp8-blocks", none, {{"block_structure", {32}}}, "block_structure"},
+      {"ct-fp8-blocks", none, {{"block_structure", {32, 0}}}, "block_structure"},
       {"ct-mxfp4", none, {{"group_size", 16}}, "group_size"},
+      {"ct-mxfp4", none, {{"num_bits", 8}}, "the format has 4"},
+      {"ct-int8", none, {{"num_bits", 3}}, "num_bits' is 3"},
   };
   for (const auto& [name, group, weights, words] : cases)
-    EXPECT_TRUE(says(of_group(name, group, weights), "config.json", words)) << group << weights;
+    EXPECT_TRUE(names(of_group(name, group, weights), words)) << group << weights;
   EXPECT_EQ(of_group("ct-int4", none, {{"actorder", "weight"}}), "");
+}
+
+// As early checkpoints of compressed-tensors have it, whose tensors are compressed all the same.
+TEST(QuantizationConfig, AFrozenCheckpointIsRead) {
+  for (const char* format : {"float-quantized", "naive-quantized"})
+    EXPECT_EQ(refusal_of_settings("ct-fp8-static", {{"quantization_status", "frozen"}, {"format", format}}), "");
+  const auto dense = [](ModelFolder& m) {
+    m.config["quantization_config"]["quantization_status"] = "frozen";
+    m.tensors.at(kUp + ".weight") = resized(Tensor::host({64, 64}, DType::bf16), {64, 64});
+  };
+  EXPECT_TRUE(says(refusal("ct-fp8-static", dense), kUp + ".weight' is BF16", "requires F8_E4M3"));
+}
+
+// Of 64 inputs: 6 of 5 bits, or 5 of 6, in each of 11 or 13 words, where later releases fill 10 or 12.
+TEST(QuantizationConfig, WordsOfAnEarlierLayoutAreNamed) {
+  for (const auto& [bits, words] : {std::pair(5, 11), std::pair(6, 13)}) {
+    const auto of = [bits = bits](std::int64_t columns) {
+      return refusal("ct-int4", [&](ModelFolder& m) {
+        m.config["quantization_config"]["config_groups"]["group_0"]["weights"]["num_bits"] = bits;
+        for (auto& [name, t] : m.tensors)
+          if (name.ends_with(".weight_packed")) t = resized(t, {t.dim(0), columns});
+      });
+    };
+    EXPECT_EQ(of(words - 1), "");
+    EXPECT_TRUE(says(of(words), "proj.weight_packed' is [", "the layout of early releases of compressed-tensors",
+                     std::to_string(32 / bits) + " integers of " + std::to_string(bits) + " bits a word",
+                     "quantize anew with a later release"));
+    EXPECT_TRUE(says(of(words + 1), "weight_packed' is I32", "belongs to another config.json"));
+  }
 }
 
 TEST(QuantizationConfig, GroupsThatDoNotDivideTheInputs) {
@@ -107,8 +145,10 @@ TEST(QuantizationConfig, ModulesOfNoGroupOrOfSeveral) {
     });
   };
   EXPECT_EQ(targets({"Linear"}, {"re:.*mlp.*"}), "");
-  EXPECT_TRUE(says(targets({"re:.*q_proj"}, {"re:.*mlp.*"}), "is quantized, but no group of quantization_config"));
-  EXPECT_TRUE(says(targets({"Linear"}, {"Linear"}), "but several groups of quantization_config name it"));
+  EXPECT_TRUE(says(targets({"re:.*q_proj"}, {"re:.*mlp.*"}), "config.json: the matrix 'model.layers.0.self_attn.",
+                   "is quantized, but no group of quantization_config names it; correct the targets"));
+  EXPECT_TRUE(says(targets({"Linear"}, {"Linear"}), "config.json: the matrix '",
+                   "but several groups of quantization_config name it equally exactly; correct the targets"));
 }
 
 // The lists of Transformers and of compressed-tensors.
@@ -131,96 +171,6 @@ TEST(ModuleLists, MatchAsTheirReaders) {
   EXPECT_EQ(targets.match("a.bd"), 0);
   EXPECT_EQ(ModuleTargets(fields, "class").match("anything"), 1);
   EXPECT_TRUE(says(sentence_of([&] { ModuleTargets(fields, "wrong"); }), "'wrong' is [1]", "names of modules"));
-}
-
-TEST(Dtype, OfTheStoredFormat) {
-  const auto with = [](const std::string& name, const std::string& dtype) {
-    return refusal(name, [](ModelFolder&) {}, dtype);
-  };
-  for (const char* dtype : {"auto", "int4", "bf16", "f32"}) EXPECT_EQ(with("gptq", dtype), "") << dtype;
-  for (const char* dtype : {"auto", "nf4"}) EXPECT_EQ(with("bnb-nf4", dtype), "") << dtype;
-  EXPECT_TRUE(says(with("gptq", "nf4"), "quantization_config of config.json is 'gptq' (int4)",
-                   "contradicts the dtype 'nf4' of the run", "set dtype to auto, bf16 or f32, or int4"));
-  EXPECT_TRUE(says(with("ct-two-groups", "int4"), "(int4, int8)", "contradicts the dtype 'int4'"));
-}
-
-// The format's own name leaves dense matrices dense, as "auto" does.
-TEST(Dtype, LeavesDenseModulesAlone) {
-  ModelChoice choice((std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/quantized/ct-int4").string());
-  choice.dtype = "int4";
-  EXPECT_EQ(open_model(choice, [](const std::string& path) { return path; }).dtype, "auto");
-}
-
-// "auto" runs them as they say; the name of the weights' format, the weights alone.
-TEST(Dtype, OfCheckpointsThatRoundInputs) {
-  const auto activations = [](const std::string& name, const std::string& dtype) {
-    ModelChoice choice((std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/quantized" / name).string());
-    choice.dtype = dtype;
-    const OpenModel open = open_model(choice, [](const std::string& path) { return path; });
-    const Weight w = open.tensors->matrix("model.layers.0.self_attn.v_proj", {32, 64});
-    EXPECT_EQ(open.dtype, "auto");
-    return w.activations ? w.activations->name() + (w.input_scale > 0 ? " static" : "") : "";
-  };
-  const struct {
-    const char *name, *rounded, *alone, *format;
-  } kCases[] = {{"bnb-int8", "llm_int8", "int8", "int8_outliers"},
-                {"ct-int8", "w8a8", "int8", "int8"},
-                {"ct-int8-static", "w8a8", "int8", "int8 static"},
-                {"ct-int4-int8", "w4a8", "int4", "int8"},
-                {"ct-fp8", "fp8_w8a8", "fp8", "fp8"},
-                {"ct-fp8-static", "auto", "fp8_tensor", "fp8 static"},
-                {"fp8-tensor-inverse", "auto", "fp8_tensor", "fp8"},
-                {"fp8-tensor", "auto", "fp8_tensor", "fp8 static"}};
-  for (const auto& c : kCases) {
-    for (const char* dtype : {"auto", c.rounded}) EXPECT_EQ(activations(c.name, dtype), c.format) << c.name;
-    EXPECT_EQ(activations(c.name, c.alone), "") << c.name;
-    for (const char* dtype : {"auto", c.rounded, c.alone, "bf16"})
-      EXPECT_EQ(refusal(c.name, [](ModelFolder&) {}, dtype), "") << c.name << " as " << dtype;
-  }
-  EXPECT_TRUE(says(refusal("ct-int4", [](ModelFolder&) {}, "w4a8"), "contradicts the dtype 'w4a8'"));
-  EXPECT_TRUE(says(refusal("ct-int8", [](ModelFolder&) {}, "llm_int8"), "contradicts the dtype 'llm_int8'"));
-}
-
-TEST(Dtype, OfRoundedInputsThatAreNotSupported) {
-  const auto inputs = [](const std::string& name, const char* key, const nlohmann::json& value) {
-    return refusal(name, [&](ModelFolder& m) {
-      m.config["quantization_config"]["config_groups"]["group_0"]["input_activations"][key] = value;
-    });
-  };
-  EXPECT_TRUE(says(refusal("fp8-blocks", [](ModelFolder&) {}),
-                   "is 'fp8' (fp8_block) and rounds inputs of matrices to fp8 (dynamic, a scale for each group), which "
-                   "is not supported",
-                   "for its weights alone, set dtype to fp8_block or bf16"));
-  EXPECT_EQ(refusal("fp8-blocks", [](ModelFolder&) {}, "fp8_block"), "");
-  EXPECT_TRUE(
-      says(inputs("ct-int8", "symmetric", false), "to int8 (dynamic, a scale for each token, with zero points)"));
-  EXPECT_TRUE(says(inputs("ct-int8", "strategy", "tensor"), "to int8 (dynamic, a scale for each tensor)"));
-  EXPECT_TRUE(says(inputs("ct-int8", "type", "float"), "to fp8 (dynamic, a scale for each token)"));
-  EXPECT_TRUE(says(inputs("ct-int8", "num_bits", 4), "to int4 (dynamic"));
-  EXPECT_TRUE(says(refusal_of_settings("bnb-int8", {{"llm_int8_threshold", 5.5}}), "magnitudes from 5.5 apart"));
-  EXPECT_EQ(refusal_of_settings("bnb-int8", {{"llm_int8_threshold", 0}}), "");
-  EXPECT_TRUE(
-      says(refusal("ct-int8", [](ModelFolder&) {}, "auto", "llama-3.1-8b"), "not supported when it is inflated"));
-}
-
-TEST(Dtype, OfScalesOfInputsThatAreNoScales) {
-  const auto with = [](float scale) {
-    return refusal("ct-int8-static", [&](ModelFolder& m) {
-      m.tensors[kUp + ".input_scale"] = Tensor::host_copy<float>(std::vector{scale}, DType::f32);
-    });
-  };
-  for (const float scale : {0.0f, -1.0f}) EXPECT_TRUE(says(with(scale), kUp + ".input_scale", "must be above 0"));
-  EXPECT_TRUE(says(with(std::nanf("")), kUp + ".input_scale", "NaN"));
-  EXPECT_TRUE(says(refusal("ct-int8-static", [](ModelFolder& m) { m.tensors.erase(kUp + ".input_scale"); }),
-                   kUp + ".input_scale"));
-}
-
-TEST(Dtype, OfAQuantizedModelThatIsInflated) {
-  const auto with = [](const std::string& dtype) {
-    return refusal("ct-int4", [](ModelFolder&) {}, dtype, "llama-3.1-8b");
-  };
-  EXPECT_EQ(with("auto"), "");
-  EXPECT_TRUE(says(with("int4"), "dense when it is inflated", "contradicts the dtype 'int4'"));
 }
 
 }  // namespace

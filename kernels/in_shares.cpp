@@ -1,0 +1,21 @@
+#include "kernels/in_shares.h"
+
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace foretoken {
+
+std::int64_t in_shares(std::int64_t shares, const std::function<void(std::int64_t)>& f) {
+  std::vector<std::jthread> threads;
+  std::int64_t next = 1;
+  try {
+    for (; next < shares; ++next) threads.emplace_back(std::cref(f), next);
+  } catch (const std::system_error&) {  // the rest follows here
+  }
+  if (shares > 0) f(0);
+  for (; next < shares; ++next) f(next);
+  return std::int64_t(threads.size());
+}
+
+}  // namespace foretoken

@@ -200,6 +200,15 @@ TEST_P(Rows, tree_is_chain_within_a_window) {
   }
 }
 
+// More nodes than a draft tree has: what is fed to a draft model may have more than is kept of it.
+TEST_P(Rows, tree_of_five_words_is_chain) {
+  std::mt19937 engine(5);
+  Tree tree{0, 250};
+  for (int n = 0; n < 316; ++n) tree.append(n == 0 ? -1 : std::max(0, n - 1 - int(engine() % 40)));
+  EXPECT_EQ(tree.words(), 5);
+  expect_chains(tree, DType::bf16, 5, 0, 15);
+}
+
 std::vector<std::string> all_backends() {
   std::vector<std::string> names = cpu_instructions();
   names.push_back("reference");

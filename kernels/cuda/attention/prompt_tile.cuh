@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/instructions/warpgroups.cuh"
 #include "kernels/cuda/shared_memory.h"
+#include "kernels/layout.h"
 
 namespace foretoken {
 
@@ -21,6 +22,8 @@ struct PromptWork {
 // A head is stored in halves of 64 numbers, so that a row of a half is 128 bytes.
 template <int kHead> struct PromptShared {
   static constexpr int kHalves = kHead / 64, kStages = prompt_stages(kHead);
+  // From the step in which the first row branches off to the last ancestor of any row: see Layout.
+  static_assert(kStages * kStep >= kStep - 1 + kMostVisibleApart + 64 * kMostTreeWords);
   struct Stage {
     Bf16 keys[kHalves][kStep][64], values[kHalves][kStep][64];
   };
@@ -85,7 +88,7 @@ template <int kHead> struct PromptTile {
     // The last block that has shared steps has the rest, too.
     if (tree && split == max(min(work.splits, most_splits(bounds.low, high)), 1) - 1)
       end = (bounds.reach + kStep - 1) / kStep;
-    if (end - middle > kStages) __trap();  // see Layout: ancestors are near the slots of their row
+    if (end - middle > kStages) __trap();  // see Layout: ancestors are near the ends of prefixes
     return work.sums == nullptr || begin < end;
   }
 

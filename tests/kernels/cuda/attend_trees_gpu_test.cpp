@@ -2,6 +2,7 @@
 // it in the batch, wherever chunks begin, and however many blocks share its context.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/attention/routes.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/trees.h"
@@ -130,6 +131,32 @@ TEST(AttendTrees, branches_of_unlike_prefixes) {
         for (int n = 60; n < 120; ++n) tree.append(n % 2 == 0 ? int(engine() % 60) : n - 1);
         expect_chain_bits({.head_size = head_size, .group = group}, tree, unsigned(prefix));
       }
+}
+
+// Two rows of one tile as far apart as a layout allows: their own steps fill the ring.
+TEST(AttendTrees, rows_whose_own_steps_fill_the_ring) {
+  for (const int prefix : {62, 1342}) {
+    Tree tree{1, prefix};
+    for (int n = 0; n < 64; ++n) tree.append(n - 1);
+    tree.append(0);
+    while (tree.rows.back().slot + 1 < tree.rows.back().visible + 64 * kMostTreeWords)
+      tree.append(std::max(63, tree.nodes() - 1 - tree.nodes() % 3));
+    ASSERT_EQ(tree.rows.back().visible - tree.rows[64].visible, kMostVisibleApart);
+    tree.rows = {tree.rows[64], tree.rows.back()}, tree.paths = {tree.paths[64], tree.paths.back()};
+    for (const int head_size : {64, 128}) expect_chain_bits({.head_size = head_size}, tree, 3);
+  }
+}
+
+// More nodes than a draft tree keeps, which a draft model may be fed: the tiles route.
+TEST(AttendTrees, of_five_words) {
+  for (const int head_size : {64, 128})
+    for (const int prefix : {250, 2040}) {
+      std::mt19937 engine(5);
+      Tree tree{1, prefix};
+      for (int n = 0; n < 316; ++n) tree.append(n == 0 ? -1 : std::max(0, n - 1 - int(engine() % 40)));
+      ASSERT_EQ(tree.words(), kMostTreeWords + 1);
+      EXPECT_EQ(expect_chain_bits({.head_size = head_size}, tree, 5).route, AttendRoute::tiles);
+    }
 }
 
 // A window that begins within the prefix, in its last step, or among a node's ancestors: the row of the chain has it

@@ -60,13 +60,17 @@ struct Moves {
   std::span<const Row> rows;        // in order; no row is read after it was written
 };
 
+constexpr int kMostVisibleApart = 63;  // slots; see Layout
+
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s
 // lies in page table[s / page_rows] at row s % page_rows.
 //
 // Row r attends to the slots [0, visible[r]) and, of the 64 * words slots from visible[r] on, those whose bit is set in
 // ancestors[r]. A row of a chain has visible = its own slot + 1 and no bits; a node of a tree has the committed prefix
-// (with the trunk of its path) visible, and a bit for each further ancestor and for itself. In one block table, no row
-// attends to a slot 256 or more behind the least `visible` of the rows with bits.
+// (with the trunk of its path) visible, and a bit for each further ancestor and for itself. In one block table,
+// `visible` of the rows with bits differs by at most kMostVisibleApart, and no row attends to a slot 64 * words +
+// kMostVisibleApart or more behind the least of them. `words` has no bound: a draft model may be fed more nodes than a
+// draft tree keeps.
 struct Layout {
   // The first `sequences` block tables, with `rows` rows, none of which has ancestors; bounds as below. A device may
   // attend to them apart from the others, as if no tree were in the batch. Zeros: not known.

@@ -5,10 +5,12 @@
 namespace foretoken::conformance {
 namespace {
 
+constexpr int kPageRows = 3;
+
 // A model with a cache for one sequence.
 struct Reader {
   Reader(Backend& backend, std::shared_ptr<Model> model, int pages)
-      : pool(backend, model->info().kv.page_bytes(3), pages), cached(backend, std::move(model), pool, false) {}
+      : pool(backend, model->info().kv.page_bytes(kPageRows), pages), cached(backend, std::move(model), pool, false) {}
   // Logits of the fed nodes of `tree` after all tokens of `sequence`, which are fed in chunks of `piece`; on the host.
   Tensor read(Backend& backend, const Sequence& sequence, const DraftTree& tree, int piece) {
     for (;;) {
@@ -29,7 +31,7 @@ struct Reader {
 
 }  // namespace
 
-Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed) {
+Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed, int context) {
   Finding f{.what = model->info().name + " on " + backend.name() + ", tree of " + std::to_string(nodes)};
   const Draws draws{seed, 0, 0, 0};
   const auto below = [&](int n, int i, int k) {
@@ -38,7 +40,7 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
   const int vocab = model->info().vocab;
   Sequence sequence;
   sequence.id = 1;
-  for (int i = 0; i <= below(20, 0, 0); ++i) sequence.tokens.push_back(below(vocab, i, 1));
+  for (int i = 0; i <= context + below(20, 0, 0); ++i) sequence.tokens.push_back(below(vocab, i, 1));
   DraftTree tree = DraftTree::rooted(backend, sequence.last(), nodes);
   std::vector<Tokens> paths{{}};
   for (int n = 1; n <= nodes; ++n) {
@@ -47,13 +49,14 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
     paths.back().push_back(below(vocab, n, 4));
     tree.guess(parent, paths.back().back());
   }
-  Reader whole(backend, model, 64);
+  const int pages = (sequence.length() + nodes) / kPageRows + 1;
+  Reader whole(backend, model, pages);
   const Tensor logits = whole.read(backend, sequence, tree, 7);
   for (int n = 0; n <= nodes; ++n, ++f.cases) {
     Sequence alone = sequence;
     alone.tokens.insert(alone.tokens.end(), paths[std::size_t(n)].begin(), paths[std::size_t(n)].end());
     const Tensor chain =
-        Reader(backend, model, 64).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
+        Reader(backend, model, pages).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
     if (std::memcmp(chain.row<float>(0), logits.row<float>(n), std::size_t(vocab) * sizeof(float)) != 0)
       f.fail("the logits after node " + std::to_string(n) + " differ from those of its path [" +
              text_of(paths[std::size_t(n)]) + "] run alone");

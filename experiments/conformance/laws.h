@@ -102,8 +102,9 @@ Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, 
 // with `level`.
 Finding scored_round(const Subject& subject, const RoundCase& c, long samples, double level);
 
-// tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit.
-Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed);
+// tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit. The tree is
+// behind `context` tokens and up to 20 more.
+Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed, int context = 0);
 
 // limits: where a drafter's models are the target, the accepted path ends at a leaf, and what is drawn on any branch is
 // drawn from the target's distribution (seen where that is a table); a budget of 0 is plain decoding.

@@ -14,6 +14,8 @@ namespace foretoken {
 
 constexpr int kMaxPath = 64;    // the most levels below the root of a draft tree
 constexpr int kMaxNodes = 256;  // the most nodes of a draft tree, the root included, on every device
+// A branch leaves the first path of its tree at the root or at one of kMaxPath - 1 levels below: Layout::visible.
+static_assert(kMaxPath - 1 <= kMostVisibleApart);
 
 // How large a draft tree may be. Nodes are rows of the target's forward, so the root counts: 64 nodes fill 64 rows.
 // Depth is the number of levels below the root. A chain of g tokens has depth g and g + 1 nodes.

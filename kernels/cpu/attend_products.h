@@ -14,17 +14,19 @@ constexpr int kFetchAhead = 32;  // slots
 // From this number of queries on, storing keys in f32 is worth its cost; with few registers it always is.
 constexpr int kManyQueries = kWidth == 16 ? 6 : 1;
 
-// Visits the slots that one row attends to, by depth.
+// Visits the slots that one row attends to, by depth: at depths [first, visible) the slots of the same number, then, up
+// to depth `seen`, its ancestors. A window may begin behind the prefix, among the ancestors (first > visible): bits of
+// those before it are not set, and depths are those of the path as a chain.
 struct Sight {
-  int visible = 0, seen = 0;            // slots of the prefix; all slots
-  int first = 0;                        // depths before it are outside the sliding window
+  int visible = 0, seen = 0, first = 0;
   const std::uint64_t* bits = nullptr;  // of ancestors, from slot `visible` on
   int word = 0;
   std::uint64_t left = 0;  // unvisited bits of the current word
 
   void open(const Attention& a, int row) {
-    visible = seen = a.visible[row];
-    first = !a.first ? 0 : a.first[row] < visible ? a.first[row] : visible;
+    visible = a.visible[row];
+    first = a.first ? a.first[row] : 0;
+    seen = first > visible ? first : visible;
     bits = a.ancestors + row * a.ancestors_stride;
     for (int w = 0; w < a.words; ++w) seen += __builtin_popcountll(bits[w]);
     word = 0, left = a.words > 0 ? bits[0] : 0;

@@ -100,18 +100,16 @@ void tile(const Attention& a, const Rows& r, AttendScratch& scratch, int begin, 
   const int together = shared < begin ? 0 : (shared < end ? shared : end) - begin;
   const int own = begin + together;  // from this depth on, each row has slots of its own
   const auto stop = [&](int row) { return scratch.sight[row].seen < end ? scratch.sight[row].seen : end; };
+  const auto from = [&](int row) { return scratch.sight[row].first > own ? scratch.sight[row].first : own; };
   const auto looks = [&](int row) { return stop(row) > begin && scratch.sight[row].first < end; };
   for (int row = 0; row < r.rows; ++row) {
-    if (stop(row) <= own) continue;
+    if (stop(row) <= from(row)) continue;
     const Sight before = scratch.sight[row];
-    look(a, r, scratch, row, own, stop(row));
-    score<S>(a, scratch, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
+    look(a, r, scratch, row, from(row), stop(row));
+    score<S>(a, scratch, row * r.heads, (row + 1) * r.heads, from(row) - begin, stop(row) - from(row));
     scratch.sight[row] = before;  // its values are read again below
   }
-  if (together > 0) {
-    look(a, r, scratch, 0, begin, own);
-    score<S>(a, scratch, 0, r.queries(), 0, together);
-  }
+  if (together > 0) look(a, r, scratch, 0, begin, own), score<S>(a, scratch, 0, r.queries(), 0, together);
   float peak[kMaxQueries], mass[kMaxQueries];
   const int size = units_of<S>(a) * kUnit<S>;
   for (int query = 0; query < r.queries(); ++query) {
@@ -127,9 +125,9 @@ void tile(const Attention& a, const Rows& r, AttendScratch& scratch, int begin, 
     scratch.nexts = 0;
   }
   for (int row = 0; row < r.rows; ++row) {
-    if (stop(row) <= own) continue;
-    look(a, r, scratch, row, own, stop(row));
-    mix_queries<S>(a, scratch, row * r.heads, (row + 1) * r.heads, together, stop(row) - own);
+    if (stop(row) <= from(row)) continue;
+    look(a, r, scratch, row, from(row), stop(row));
+    mix_queries<S>(a, scratch, row * r.heads, (row + 1) * r.heads, from(row) - begin, stop(row) - from(row));
   }
   for (int query = 0; query < r.queries(); ++query)
     if (looks(query / r.heads))

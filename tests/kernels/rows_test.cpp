@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/scenario.h"
+#include "tests/kernels/trees.h"
 
 namespace foretoken::testing {
 namespace {
+
+constexpr DType kCaches[] = {DType::f32, DType::bf16, DType::i8, DType::e4m3};
 
 class Rows : public ::testing::TestWithParam<std::string> {
  protected:
@@ -25,6 +27,23 @@ class Rows : public ::testing::TestWithParam<std::string> {
     for (std::int64_t n : {2, 3, 4, 8, 12}) {
       if (n >= x.dim(0)) break;
       ASSERT_TRUE(same_row(f(*backend, x.rows(1, n)), n - 1, all, n)) << what << ", the last of " << n << " rows";
+    }
+  }
+
+  // The nodes of `tree` have the reference's values, and each `every`th has the bits of its path run as a chain.
+  void expect_chains(const Tree& tree, DType dtype, unsigned seed, int window, int every) {
+    SCOPED_TRACE(::testing::Message() << tree.nodes() << " nodes behind " << tree.prefix << ", " << name_of(dtype)
+                                      << ", window " << window << ", seed " << seed);
+    Cache cache(1, tree.slots(), 16, 2, 64, dtype, seed);
+    fill(*backend, cache, tree.slots(), seed);
+    const Tensor q = random_tensor({tree.nodes(), 6 * 64}, seed);
+    const Layout layout = tree.layout(cache.tables, window);
+    const Tensor y = threaded->attend(q, cache.layers[0], layout, 0.125f);
+    EXPECT_LT(distance(y, make_reference_backend()->attend(q, cache.layers[0], layout, 0.125f)), 3e-6);
+    for (int n = 0; n < tree.nodes(); n += every) {
+      const Cache moved = tree.as_chain(n, cache);
+      const Layout chain = tree.chain(n, moved.tables, window);
+      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), moved.layers[0], chain, 0.125f), 0, y, n)) << "node " << n;
     }
   }
 };
@@ -107,7 +126,7 @@ TEST_P(Rows, attend) {
     int group, head_size;
   } shapes[] = {{3, 80}, {1, 64}, {2, 20}, {5, 32}, {8, 6}};
   for (const auto& [group, head_size] : shapes) {
-    for (DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
+    for (const DType dtype : kCaches) {
       Cache cache(3, 700, 16, 2, head_size, dtype);
       fill(*backend, cache, 690, 7);
       std::vector<ScenarioRow> rows;
@@ -133,7 +152,7 @@ TEST_P(Rows, attend) {
 TEST_P(Rows, a_nan_query_gives_nan_and_harms_no_other_row) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const auto& [group, head_size] : {std::pair(3, 80), {1, 64}, {2, 20}, {8, 6}}) {
-    for (const DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
+    for (const DType dtype : kCaches) {
       Cache cache(2, 320, 16, 2, head_size, dtype);
       fill(*backend, cache, 310, 7);
       std::vector<ScenarioRow> chains, tree;
@@ -160,44 +179,34 @@ TEST_P(Rows, a_nan_query_gives_nan_and_harms_no_other_row) {
   }
 }
 
-// Random trees over a prefix: `nodes` slots after it, each node's parent any earlier node or the prefix.
+// Random trees over a prefix, of which all nodes see the same slots.
 TEST_P(Rows, tree_is_chain) {
   for (unsigned seed = 1; seed <= 12; ++seed) {
     std::mt19937 engine(seed);
-    const int words = 1 + int(seed % 2), nodes = words == 1 ? 3 + int(engine() % 40) : 64 + int(engine() % 60);
+    const int nodes = seed % 2 == 0 ? 3 + int(engine() % 40) : 64 + int(engine() % 60);
     const int prefix = seed % 3 == 0 ? 250 : int(engine() % 60);
-    const DType dtype = std::array{DType::f32, DType::bf16, DType::i8, DType::e4m3}[seed / 2 % 4];
-    Cache cache(1, prefix + nodes, 16, 2, 64, dtype, seed);
-    fill(*backend, cache, prefix + nodes, seed);
-    std::vector<ScenarioRow> rows;
-    std::vector<std::vector<int>> paths;
-    for (int n = 0; n < nodes; ++n) {
-      const int parent = int(engine() % unsigned(n + 1)) - 1;
-      paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
-      paths.back().push_back(prefix + n);
-      ScenarioRow row{0, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
-                      std::vector<std::uint64_t>(std::size_t(words), 0)};
-      for (int slot : paths.back())
-        row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
-      rows.push_back(row);
-    }
-    const Tensor q = random_tensor({nodes, 6 * 64}, seed);
-    const Tensor tree = threaded->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
-    const Tensor truth =
-        make_reference_backend()->attend(q, cache.layers[0], layout_of(rows, cache.tables, words), 0.125f);
-    EXPECT_LT(distance(tree, truth), 3e-6);
-    for (int n = 0; n < nodes; n += 1 + nodes / 20) {  // the path, moved to the slots of a chain
-      Cache compact(1, prefix + nodes, 16, 2, 64, dtype, seed);
-      fill(*backend, compact, prefix + nodes, seed);
-      const std::vector<int>& path = paths[std::size_t(n)];
-      std::vector<std::int32_t> from(path.begin(), path.end()), to;
-      for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
-      move(*backend, compact, 0, from, to);
-      const Layout chain = layout_of({chain_row(0, prefix + int(path.size()) - 1)}, compact.tables, 0);
-      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), compact.layers[0], chain, 0.125f), 0, tree, n))
-          << "seed " << seed << ", node " << n;
-    }
+    expect_chains(random_tree(0, prefix, nodes, engine), kCaches[seed / 2 % 4], seed, 0, 1 + nodes / 20);
   }
+}
+
+// Windows that begin among a node's ancestors, which lie on both sides of a multiple of 256 depths.
+TEST_P(Rows, tree_is_chain_within_a_window) {
+  for (const int prefix : {200, 250, 506}) {
+    std::mt19937 engine(3);
+    Tree tree{0, prefix};
+    for (int n = 0; n < 90; ++n) tree.append(n == 0 ? -1 : std::max(0, n - 1 - int(engine() % 2)));
+    for (const int window : {3, 20})
+      for (const DType dtype : kCaches) expect_chains(tree, dtype, 3, window, 1);
+  }
+}
+
+// More nodes than a draft tree has: what is fed to a draft model may have more than is kept of it.
+TEST_P(Rows, tree_of_five_words_is_chain) {
+  std::mt19937 engine(5);
+  Tree tree{0, 250};
+  for (int n = 0; n < 316; ++n) tree.append(n == 0 ? -1 : std::max(0, n - 1 - int(engine() % 40)));
+  EXPECT_EQ(tree.words(), 5);
+  expect_chains(tree, DType::bf16, 5, 0, 15);
 }
 
 std::vector<std::string> all_backends() {

@@ -101,26 +101,34 @@ struct Sums {
   }
 };
 
-// Attention by the routes that neither rotate keys nor store them.
-void attend_rows(CudaBackend& b, AttentionWork w) {
-  CodedStreamWork coded;
-  const bool streams = plan_coded_stream(coded, w, b.machine(), b.architecture()), prompt = takes_prompt(b, w);
-  if (streams) {
+// The route of rows that are neither rotated nor stored. Sets the work's splits and tile, and `coded` where that route
+// is taken.
+AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, CodedStreamWork& coded) {
+  if (plan_coded_stream(coded, w, b.machine(), b.architecture())) {
     w.splits = coded.a.splits;
-  } else if (prompt) {
+    return AttendRoute::coded_stream;
+  }
+  if (takes_prompt(b, w)) {
     const std::int64_t tiles = std::int64_t(tiles_of(w, kPromptVectors)) * w.kv_heads;
     w.splits = prompt_splits(tiles, w.deepest, scratch_of(w), b.multiprocessors());
-  } else {
-    choose_tile(w, b.multiprocessors());
-    w.splits = tile_splits(double(tiles_of(w, w.tile)) * w.kv_heads, w.tile, w.head_size, w.deepest, scratch_of(w),
-                           b.multiprocessors());
+    return AttendRoute::prompt;
   }
+  choose_tile(w, b.multiprocessors());
+  w.splits = tile_splits(double(tiles_of(w, w.tile)) * w.kv_heads, w.tile, w.head_size, w.deepest, scratch_of(w),
+                         b.multiprocessors());
+  return w.codes != CacheCodes::none ? AttendRoute::coded_tiles : AttendRoute::tiles;
+}
+
+// Attention by that route.
+void attend_rows(CudaBackend& b, AttentionWork w) {
+  CodedStreamWork coded;
+  const AttendRoute route = plan_rows(b, w, coded);
   const Sums sums(b, w, w.splits > 1);
-  if (streams)
+  if (route == AttendRoute::coded_stream)
     coded.a = w, launch_coded_stream(coded, b.cuda_stream(), b.reads_early());
-  else if (prompt)
+  else if (route == AttendRoute::prompt)
     launch_prompt(w, b.cuda_stream(), b.reads_early());
-  else if (w.codes != CacheCodes::none)
+  else if (route == AttendRoute::coded_tiles)
     launch_coded_tiles(w, b.cuda_stream(), b.reads_early());
   else
     launch_tiles(w, b.shared_memory(), b.cuda_stream(), b.reads_early());
@@ -186,6 +194,16 @@ Layout rows_of(Layout l, const Part& part) {
 Tensor rows_of(const Tensor& t, const Part& part) { return t.rows(part.first_row, part.rows); }
 
 }  // namespace
+
+AttendPlan attend_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, const Layout& layout) {
+  const auto& b = dynamic_cast<const CudaBackend&>(cuda);
+  expect(q, kv, layout);
+  AttentionWork w = work_for(q, q, kv, layout, 1, whole(layout));
+  if (!fits_tiles(w)) return {};
+  CodedStreamWork coded;
+  const AttendRoute route = plan_rows(b, w, coded);
+  return {route, w.splits};
+}
 
 CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, const Layout& layout) {
   const auto& b = dynamic_cast<const CudaBackend&>(cuda);

@@ -22,8 +22,6 @@
 
 namespace foretoken {
 
-constexpr int kMostTreeWords = 4;  // of 64 ancestors each: the trees of the prompt route, of at most 256 nodes
-
 // The arguments of one call of attend, as kernels read them.
 struct AttentionWork {
   const void* q = nullptr;  // [rows, heads * head_size] f32 or bf16

@@ -31,6 +31,8 @@ constexpr std::int64_t scratch_bytes(std::int64_t vectors, int head_size, int de
 
 // ---- prompt: one block on a multiprocessor ----
 
+constexpr int kMostTreeWords = 4;  // Layout::words: enough for every tree of 256 nodes
+
 // `tiles`: of all kv heads.
 inline int prompt_splits(std::int64_t tiles, int deepest, std::int64_t scratch, int multiprocessors) {
   const int most =

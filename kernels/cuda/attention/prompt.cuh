@@ -62,10 +62,10 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
   // products.
   Quad q[kHead / 16];
 
-  __device__ void hold_queries(int group) {
+  __device__ void hold_queries(int warpgroup) {
 #pragma unroll
     for (int k = 0; k < kHead / 16; ++k)
-      q[k] = load_quad(shared_address(shared.q[group]) +
+      q[k] = load_quad(shared_address(shared.q[warpgroup]) +
                        unsigned(half_chunk(warp * 16 + (lane & 15), k * 2 + (lane >> 4), 64)));
   }
   __device__ __forceinline__ void start_scores(float (&s)[32], int stage) {
@@ -89,13 +89,13 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     end_products();
   }
 
-  __device__ __forceinline__ void hide(float (&s)[32], int step, int group) const {
+  __device__ __forceinline__ void hide(float (&s)[32], int step, int warpgroup) const {
     if (step * kStep >= bounds.all_low && (step + 1) * kStep <= bounds.all_high) return;
     const int from = step * kStep;
     int low[2], high[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
+      const int v = warpgroup * 64 + warp * 16 + h * 8 + lane / 4;
       low[h] = shared.sights.first[v], high[h] = shared.sights.common[v];
     }
 #pragma unroll
@@ -139,18 +139,18 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
 
   // ---- chunks ----
   // Closes the chunk of vector h that has ended: folds it into the total or writes it to memory.
-  __device__ __forceinline__ void close_chunk(int group, int h, int chunk, Sums& t) const {
+  __device__ __forceinline__ void close_chunk(int warpgroup, int h, int chunk, Sums& t) const {
     if constexpr (kSplit)
-      write_chunk(group, h, chunk, t);
+      write_chunk(warpgroup, h, chunk, t);
     else
       t.fold_chunk(h);
     t.mass[2 * h] = t.mass[2 * h + 1] = 0;
   }
-  __device__ __forceinline__ void close_chunk(int group, int chunk, Sums& t) const {
-    close_chunk(group, 0, chunk, t), close_chunk(group, 1, chunk, t);
+  __device__ __forceinline__ void close_chunk(int warpgroup, int chunk, Sums& t) const {
+    close_chunk(warpgroup, 0, chunk, t), close_chunk(warpgroup, 1, chunk, t);
   }
-  __device__ __forceinline__ void write_chunk(int group, int h, int chunk, const Sums& t) const {
-    const int v = group * 64 + warp * 16 + h * 8 + lane / 4, at = tile.vector + v;
+  __device__ __forceinline__ void write_chunk(int warpgroup, int h, int chunk, const Sums& t) const {
+    const int v = warpgroup * 64 + warp * 16 + h * 8 + lane / 4, at = tile.vector + v;
     if (v >= tile.vectors) return;
     const std::int64_t piece =
         piece_at(work, tile.row + at / work.group, Tile::head * work.group + at % work.group, chunk);
@@ -173,7 +173,7 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
   };
 
   // Adds the values of the current step while it computes the weights of step `step`, which becomes the current one.
-  __device__ __forceinline__ void next_step(int step, int group, Sums& t, Step& now) {
+  __device__ __forceinline__ void next_step(int step, int warpgroup, Sums& t, Step& now) {
     Quad weights[4];
     finish_values(t, now.before);
     pack(now.s, weights);
@@ -181,11 +181,11 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     if (++now.stage == kStages) now.stage = 0, ++now.round;
     wait_barrier(&shared.full[now.stage], now.round & 1);
     if (kSplit && now.fresh) {
-      close_chunk(group, chunk_of((step - 1) * kStep - 1), t);
+      close_chunk(warpgroup, chunk_of((step - 1) * kStep - 1), t);
       start_scores(now.s, now.stage);
     } else if (now.fresh) {  // in one branch with the products, so that the compiler interleaves them
       start_scores(now.s, now.stage);
-      close_chunk(group, chunk_of((step - 1) * kStep - 1), t);
+      close_chunk(warpgroup, chunk_of((step - 1) * kStep - 1), t);
     } else {
       start_scores(now.s, now.stage);
       t.scale(now.keep);
@@ -195,25 +195,25 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     if (now.fresh) t.end_chunk(0, work.scale), t.end_chunk(1, work.scale);
     wait_products<0>();
     pin(now.s);
-    hide(now.s, step, group);
+    hide(now.s, step, warpgroup);
     start_values(t, weights, now.before, add);  // the weights are computed while these products run
     weigh(now.s, t.peak, now.keep);
   }
 
-  __device__ __forceinline__ void run(int group, Sums& t) {
+  __device__ __forceinline__ void run(int warpgroup, Sums& t) {
     Step now;
     wait_barrier(&shared.full[0], 0);
     start_scores(now.s, 0);
     wait_products<0>();
     pin(now.s);
-    hide(now.s, begin, group);
+    hide(now.s, begin, warpgroup);
     weigh(now.s, t.peak, now.keep);
-    for (int step = begin + 1; step < middle; ++step) next_step(step, group, t, now);
+    for (int step = begin + 1; step < middle; ++step) next_step(step, warpgroup, t, now);
     Quad weights[4];
     finish_values(t, now.before);
     pack(now.s, weights);
     if (now.fresh)
-      close_chunk(group, chunk_of((middle - 1) * kStep - 1), t);
+      close_chunk(warpgroup, chunk_of((middle - 1) * kStep - 1), t);
     else
       t.scale(now.keep);
     start_values(t, weights, now.stage, !(now.fresh || now.first));

@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/instructions/warpgroups.cuh"
 #include "kernels/cuda/shared_memory.h"
+#include "kernels/layout.h"
 
 namespace foretoken {
 
@@ -21,6 +22,8 @@ struct PromptWork {
 // A head is stored in halves of 64 numbers, so that a row of a half is 128 bytes.
 template <int kHead> struct PromptShared {
   static constexpr int kHalves = kHead / 64, kStages = prompt_stages(kHead);
+  // From the step in which the first row branches off to the last ancestor of any row: see Layout.
+  static_assert(kStages * kStep >= kStep - 1 + kMostVisibleApart + 64 * kMostTreeWords);
   struct Stage {
     Bf16 keys[kHalves][kStep][64], values[kHalves][kStep][64];
   };
@@ -85,7 +88,7 @@ template <int kHead> struct PromptTile {
     // The last block that has shared steps has the rest, too.
     if (tree && split == max(min(work.splits, most_splits(bounds.low, high)), 1) - 1)
       end = (bounds.reach + kStep - 1) / kStep;
-    if (end - middle > kStages) __trap();  // see Layout: ancestors are near the slots of their row
+    if (end - middle > kStages) __trap();  // see Layout: ancestors are near the ends of prefixes
     return work.sums == nullptr || begin < end;
   }
 
@@ -176,26 +179,26 @@ template <int kHead> struct PromptTile {
     asm volatile("bar.sync 3, 256;" ::: "memory");
   }
   // Aligned queries in bf16, rotated where they are not yet; all are loaded before the first is used.
-  __device__ void load_pairs(int group) {
+  __device__ void load_pairs(int warpgroup) {
     constexpr int kPairs = kChunks / 2, kEach = 64 * kPairs / 128;
     uint4 low[kEach] = {}, high[kEach] = {};
     int offset[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      const int v = (thread + i * 128) / kPairs, c = thread % kPairs, at = tile.vector + group * 64 + v,
+      const int v = (thread + i * 128) / kPairs, c = thread % kPairs, at = tile.vector + warpgroup * 64 + v,
                 row = at / work.group;
       offset[i] = (row - tile.vector / work.group) * (kHead / 2) + c * 8;
-      if (group * 64 + v >= tile.vectors) continue;
+      if (warpgroup * 64 + v >= tile.vectors) continue;
       const auto* x =
           reinterpret_cast<const uint4*>(static_cast<const Bf16*>(work.q) + (tile.row + row) * work.q_stride +
                                          (head * work.group + at % work.group) * kHead);
       low[i] = x[c], high[i] = x[c + kPairs];
     }
-    std::byte* const to = reinterpret_cast<std::byte*>(shared.q[group]);
+    std::byte* const to = reinterpret_cast<std::byte*>(shared.q[warpgroup]);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int v = (thread + i * 128) / kPairs, c = thread % kPairs;
-      if (work.frequencies != nullptr && group * 64 + v < tile.vectors)
+      if (work.frequencies != nullptr && warpgroup * 64 + v < tile.vectors)
         rotate_eight(low[i], high[i], rotations() + offset[i]);
       *reinterpret_cast<uint4*>(to + half_chunk(v, c, 64)) = low[i],
                                                       *reinterpret_cast<uint4*>(to + half_chunk(v, c + kPairs, 64)) =
@@ -204,17 +207,17 @@ template <int kHead> struct PromptTile {
   }
 
   // Loads the queries of a computing warpgroup.
-  __device__ void load(int group) {
+  __device__ void load(int warpgroup) {
     if (work.frequencies != nullptr) fill_rotations();
     wait_for_previous_kernels();
     if (work.q_bf16 && work.q_aligned && work.head_size == kHead)
-      load_pairs(group);
+      load_pairs(warpgroup);
     else
-      load_queries<kChunks>(work, tile, head, group * 64, 64, reinterpret_cast<std::byte*>(shared.q[group]), thread,
-                            [](int v, int c) { return half_chunk(v, c, 64); });
+      load_queries<kChunks>(work, tile, head, warpgroup * 64, 64, reinterpret_cast<std::byte*>(shared.q[warpgroup]),
+                            thread, [](int v, int c) { return half_chunk(v, c, 64); });
     fence_async_proxy();
     arrive(&shared.rotated);
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
   }
 
   // ---- the result ----
@@ -225,9 +228,9 @@ template <int kHead> struct PromptTile {
            work.head_size;
   }
   // Through the queries' memory, so that rows are written 16 bytes at a time.
-  __device__ void store_rows(int group, const float (&total)[kHead / 2], const float (&inverse)[2]) {
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-    std::byte* const rows = reinterpret_cast<std::byte*>(shared.q[group]);
+  __device__ void store_rows(int warpgroup, const float (&total)[kHead / 2], const float (&inverse)[2]) {
+    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+    std::byte* const rows = reinterpret_cast<std::byte*>(shared.q[warpgroup]);
 #pragma unroll
     for (int h = 0; h < 2; ++h)
 #pragma unroll
@@ -238,17 +241,17 @@ template <int kHead> struct PromptTile {
 #pragma unroll
     for (int i = lane; i < 16 * kChunks; i += 32) {
       const int v = warp * 16 + i / kChunks, c = i % kChunks;
-      if (group * 64 + v < tile.vectors)
-        reinterpret_cast<uint4*>(static_cast<Bf16*>(work.out) + out_at(group * 64 + v))[c] =
+      if (warpgroup * 64 + v < tile.vectors)
+        reinterpret_cast<uint4*>(static_cast<Bf16*>(work.out) + out_at(warpgroup * 64 + v))[c] =
             *reinterpret_cast<const uint4*>(rows + half_chunk(v, c, 64));
     }
   }
-  __device__ void store(int group, const float (&total)[kHead / 2], const float (&total_mass)[2]) {
+  __device__ void store(int warpgroup, const float (&total)[kHead / 2], const float (&total_mass)[2]) {
     const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
-    if (work.q_bf16 && work.head_size == kHead) return store_rows(group, total, inverse);
+    if (work.q_bf16 && work.head_size == kHead) return store_rows(warpgroup, total, inverse);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int v = group * 64 + warp * 16 + h * 8 + lane / 4;
+      const int v = warpgroup * 64 + warp * 16 + h * 8 + lane / 4;
       if (v >= tile.vectors) continue;
       const std::int64_t to = out_at(v) + lane % 4 * 2;
 #pragma unroll

@@ -1,11 +1,11 @@
 // The steps of a tile of prompt.cuh behind the prefix that its rows share, where some are nodes of a tree, and the end
 // of every tile. From the step on in which the first row branches off, each row attends to keys of its own: slots of
-// its prefix, then its ancestors in the order of depths. All of them are in the ring (at most 63 slots and the nodes of
-// a tree), so that a row gathers its keys by addresses of shared memory. A warp multiplies the rows of its 16 vectors
-// one after another, with weights of zero for the other vectors, computes the weights of four rows together, and
-// continues the sums of the prefix: order of sums and bits are those of a chain. A block runs this code once or twice,
-// mostly from instructions that no cache holds, so loops are not unrolled. This header must not know how the shared
-// steps are computed.
+// its prefix, then its ancestors in the order of depths. All of them are in the ring (PromptShared), so that a row
+// gathers its keys by addresses of shared memory. A warp takes four rows of its 16 vectors at a time. It multiplies
+// each by its own keys, with weights of zero for the other vectors, or all four by the same keys where they have them,
+// computes their weights together, and continues the sums of the prefix: order of sums and bits are those of a chain. A
+// block runs this code once, mostly from instructions that no cache holds, so loops are not unrolled. This header must
+// not know how the shared steps are computed.
 #pragma once
 #include "kernels/cuda/attention/prompt.cuh"
 
@@ -93,8 +93,8 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 
   // ---- a step of several rows ----
   // Scores of 32 keys of one row for all vectors of this warp.
-  __device__ __forceinline__ void scores(int group, int at, float (&s)[16]) const {
-    const std::uint32_t keys = shared_address(shared.stages[0].keys), queries = shared_address(shared.q[group]);
+  __device__ __forceinline__ void scores(int warpgroup, int at, float (&s)[16]) const {
+    const std::uint32_t keys = shared_address(shared.stages[0].keys), queries = shared_address(shared.q[warpgroup]);
     int key[2];
 #pragma unroll
     for (int i = 0; i < 16; ++i) s[i] = 0;
@@ -112,7 +112,7 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     }
   }
   // The scores of each vector, by the keys of its row, which it finds.
-  __device__ __forceinline__ void scores(int group, int step, int first, const Rows& rows, Keys& keys,
+  __device__ __forceinline__ void scores(int warpgroup, int step, int first, const Rows& rows, Keys& keys,
                                          float (&s)[32]) const {
 #pragma unroll
     for (int i = 16; i < 32; ++i) s[i] = kUnseen;
@@ -122,12 +122,12 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
       for (int i = 0; i < 16; ++i) s[i] = s[16 + i], s[16 + i] = kUnseen;
 #pragma unroll 1
       for (int r = 0; r < kTogether; ++r) {
-        const Sight sight = sight_of_row(group, first, rows.first + min(r, rows.count - 1));
+        const Sight sight = sight_of_row(warpgroup, first, rows.first + min(r, rows.count - 1));
         const bool any = r < (rows.are_one(depth) ? 1 : rows.count) && depth < sight.end;
         if (keys.put(any ? offset_of(depth + lane, rows.first + r, sight) : -1) < 0) continue;
         const bool own[2] = {rows.have(0, r, depth), rows.have(1, r, depth)};
         float x[16];
-        scores(group, keys.at[2 * kTogether - 1], x);
+        scores(warpgroup, keys.at[2 * kTogether - 1], x);
 #pragma unroll
         for (int i = 0; i < 16; ++i)
           if (own[i / 2 % 2]) s[16 + i] = x[i];
@@ -166,11 +166,11 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
       weights[0] = weights[2], weights[1] = weights[3];
     }
   }
-  __device__ __forceinline__ void add_step(int group, int step, int first, const Rows& rows, Sums& t) const {
+  __device__ __forceinline__ void add_step(int warpgroup, int step, int first, const Rows& rows, Sums& t) const {
     float s[32], keep[2];
     Quad weights[4];
     Keys keys;
-    scores(group, step, first, rows, keys, s);
+    scores(warpgroup, step, first, rows, keys, s);
     hide(step, rows, s);
     Block::weigh(s, t.peak, keep);
     t.scale(keep);
@@ -179,25 +179,25 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
   }
 
   // ---- all rows of this warp ----
-  __device__ __forceinline__ void begin_chunk(int group, int step, const Rows& rows, Sums& t) const {
+  __device__ __forceinline__ void begin_chunk(int warpgroup, int step, const Rows& rows, Sums& t) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (rows.number[h] < 0 || rows.sight[h].end <= step * kStep) continue;
       t.end_chunk(h, work.scale);
-      Block::close_chunk(group, h, chunk_of(step * kStep - 1), t);
+      Block::close_chunk(warpgroup, h, chunk_of(step * kStep - 1), t);
 #pragma unroll
       for (int n = 0; n < kHead / 2; ++n)
         if (n / 2 % 2 == h) t.sum[n] = 0;
     }
   }
   // What row `index` of this warp sees; `first`: the first of them, counted from that of the sequence.
-  __device__ __forceinline__ Sight sight_of_row(int group, int first, int index) const {
-    return shared.sights.of(max((first + index) * work.group - tile.vector, group * 64 + warp * 16));
+  __device__ __forceinline__ Sight sight_of_row(int warpgroup, int first, int index) const {
+    return shared.sights.of(max((first + index) * work.group - tile.vector, warpgroup * 64 + warp * 16));
   }
-  __device__ __forceinline__ void add_some_rows(int group, int first, Rows& rows, Sums& t) const {
+  __device__ __forceinline__ void add_some_rows(int warpgroup, int first, Rows& rows, Sums& t) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int v = group * 64 + warp * 16 + h * 8 + lane / 4,
+      const int v = warpgroup * 64 + warp * 16 + h * 8 + lane / 4,
                 number = (tile.vector + v) / work.group - first - rows.first;
       rows.number[h] = v < tile.vectors && number >= 0 && number < rows.count ? number : -1;
       rows.sight[h] = shared.sights.of(v);
@@ -206,17 +206,17 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     rows.common = INT_MAX;
 #pragma unroll 1
     for (int r = 0; r < rows.count; ++r) {
-      const Sight sight = sight_of_row(group, first, rows.first + r);
+      const Sight sight = sight_of_row(warpgroup, first, rows.first + r);
       deepest = max(deepest, sight.end), rows.common = min(rows.common, sight.visible);
     }
 #pragma unroll 1
     for (int step = middle; step * kStep < deepest; ++step) {
-      if (step > begin && begins_chunk(step * kStep)) begin_chunk(group, step, rows, t);
-      add_step(group, step, first, rows, t);
+      if (step > begin && begins_chunk(step * kStep)) begin_chunk(warpgroup, step, rows, t);
+      add_step(warpgroup, step, first, rows, t);
     }
   }
-  __device__ __forceinline__ void add_rows(int group, Sums& t) {
-    const int from = group * 64 + warp * 16, last = min(from + 16, tile.vectors);
+  __device__ __forceinline__ void add_rows(int warpgroup, Sums& t) {
+    const int from = warpgroup * 64 + warp * 16, last = min(from + 16, tile.vectors);
     if (from >= last) return;
     const int first = (tile.vector + from) / work.group, count = (tile.vector + last - 1) / work.group - first + 1;
     hold_ancestors(first, count);
@@ -225,7 +225,7 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 #pragma unroll 1
     for (Rows rows{}; rows.first < count; rows.first += kTogether) {
       rows.count = min(count - rows.first, kTogether);
-      add_some_rows(group, first, rows, t);
+      add_some_rows(warpgroup, first, rows, t);
     }
   }
 
@@ -235,19 +235,19 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     if (kTree && middle < end && shared.sights.end[v] > middle * kStep) return chunk_of(shared.sights.end[v] - 1);
     return begin < middle ? chunk_of(middle * kStep - 1) : -1;
   }
-  __device__ __forceinline__ void compute(int group) {
+  __device__ __forceinline__ void compute(int warpgroup) {
     Sums t;
-    Block::load(group);
-    Block::hold_queries(group);
-    if (begin < middle) Block::run(group, t);
-    if (kTree && middle < end) add_rows(group, t);
+    Block::load(warpgroup);
+    Block::hold_queries(warpgroup);
+    if (begin < middle) Block::run(warpgroup, t);
+    if (kTree && middle < end) add_rows(warpgroup, t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       t.end_chunk(h, work.scale);
-      const int chunk = kSplit ? last_chunk(group * 64 + warp * 16 + h * 8 + lane / 4) : 0;
-      if (chunk >= 0) Block::close_chunk(group, h, chunk, t);
+      const int chunk = kSplit ? last_chunk(warpgroup * 64 + warp * 16 + h * 8 + lane / 4) : 0;
+      if (chunk >= 0) Block::close_chunk(warpgroup, h, chunk, t);
     }
-    if constexpr (!kSplit) Block::store(group, t.total, t.total_mass);
+    if constexpr (!kSplit) Block::store(warpgroup, t.total, t.total_mass);
   }
 };
 

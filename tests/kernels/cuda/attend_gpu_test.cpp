@@ -5,7 +5,7 @@
 
 #include "kernels/error.h"
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scenario.h"
+#include "tests/kernels/trees.h"
 
 namespace foretoken {
 namespace {
@@ -43,32 +43,6 @@ std::vector<ScenarioRow> some_rows() {
   return rows;
 }
 
-Layout windowed(Layout layout, int window) {
-  if (window == 0) return layout;
-  std::vector<std::int32_t> first;
-  for (int r = 0; r < layout.rows; ++r) first.push_back(std::max(0, layout.visible.data<std::int32_t>()[r] - window));
-  layout.first = integers(first);
-  return layout;
-}
-
-// The reference has no windows. Slots before a window have no weight, so the reference computes each row over a table
-// without them.
-Tensor truth(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
-  const std::unique_ptr<Backend> reference = make_reference_backend();
-  if (!layout.first) return reference->attend(q, kv, layout, scale);
-  Tensor y = Tensor::host(q.shape(), DType::f32);
-  for (int r = 0; r < layout.rows; ++r) {
-    const std::int32_t first = layout.first.data<std::int32_t>()[r], pages = first / kv.page_rows;
-    EXPECT_EQ(first % kv.page_rows, 0);
-    Layout one = layout_of({chain_row(0, layout.visible.data<std::int32_t>()[r] - 1 - first)}, layout.tables, 0);
-    const Tensor table = layout.tables.rows(layout.owner.data<std::int32_t>()[r], 1);
-    one.tables = table.columns(pages, table.dim(1) - pages), one.sequences = 1;
-    const Tensor row = reference->attend(q.rows(r, 1), kv, one, scale);
-    std::memcpy(y.row<float>(r), row.raw(), std::size_t(row.bytes()));
-  }
-  return y;
-}
-
 void compare(const Case& c, unsigned seed) {
   SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", group " << c.group << ", page_rows " << c.page_rows
                                     << ", cache " << name_of(c.cache) << ", window " << c.window);
@@ -76,11 +50,11 @@ void compare(const Case& c, unsigned seed) {
   Cache cache(4, 900, c.page_rows, c.kv_heads, c.head_size, c.cache, seed);
   fill(*reference, cache, 880, seed);
   const std::vector<ScenarioRow> rows = some_rows();
-  Layout layout = layout_of(rows, cache.tables, 0);
-  if (c.window > 0) {  // whole pages, which truth() can express
-    layout = windowed(layout, c.window);
-    for (std::int32_t& f : layout.first.values<std::int32_t>()) f = f / c.page_rows * c.page_rows;
-  }
+  const auto layout_for = [&](const std::vector<ScenarioRow>& some) {
+    const Layout layout = layout_of(some, cache.tables, 0);
+    return c.window > 0 ? windowed(layout, c.window) : layout;
+  };
+  const Layout layout = layout_for(rows);
   const Tensor q =
       random_tensor({std::int64_t(rows.size()), std::int64_t(c.kv_heads) * c.group * c.head_size}, seed + 5);
   const Tensor given = c.queries == DType::bf16 ? rounded(q) : q,
@@ -88,11 +62,10 @@ void compare(const Case& c, unsigned seed) {
   const float scale = 1 / std::sqrt(float(c.head_size));
   const KvLayer kv = on_gpu(cache.layers[1]);
   const Tensor y = attend(given, kv, layout, scale);
-  EXPECT_LT(distance(y, truth(seen, cache.layers[1], layout, scale)),
+  EXPECT_LT(distance(y, reference->attend(seen, cache.layers[1], layout, scale)),
             c.cache != DType::f32 || c.queries == DType::bf16 ? kBf16Tolerance : kF32Tolerance);
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    Layout one = layout_of({rows[r]}, cache.tables, 0);
-    if (layout.first) one.first = integers({layout.first.data<std::int32_t>()[r]});
+    Layout one = layout_for({rows[r]});
     one.deepest += int(r % 3) * 700;  // a looser bound splits the context differently
     ASSERT_TRUE(same_row(attend(given.rows(std::int64_t(r), 1), kv, one, scale), 0, y, std::int64_t(r))) << "row " << r;
   }
@@ -138,53 +111,27 @@ TEST(Attend, Codes) {
   }
 }
 
-// A random tree behind a prefix, as rows and as the path of each node.
-struct RandomTree {
-  std::vector<ScenarioRow> rows;
-  std::vector<std::vector<int>> paths;  // slots
-
-  RandomTree(int owner, int prefix, int nodes, int words, std::mt19937& engine) {
-    for (int n = 0; n < nodes; ++n) {
-      const int parent = int(engine() % unsigned(n + 1)) - 1;
-      paths.push_back(parent < 0 ? std::vector<int>{} : paths[std::size_t(parent)]);
-      paths.back().push_back(prefix + n);
-      ScenarioRow row{owner, prefix + n, prefix + int(paths.back().size()) - 1, prefix,
-                      std::vector<std::uint64_t>(std::size_t(words), 0)};
-      for (int slot : paths.back())
-        row.ancestors[std::size_t((slot - prefix) / 64)] |= std::uint64_t(1) << ((slot - prefix) % 64);
-      rows.push_back(row);
-    }
-  }
-};
-
 void compare_tree(int head_size, DType dtype, unsigned seed) {
   SCOPED_TRACE(::testing::Message() << "head " << head_size << ", seed " << seed << ", cache " << name_of(dtype));
   std::mt19937 engine(seed);
   const std::unique_ptr<Backend> reference = make_reference_backend();
-  const int words = 1 + int(seed % 2), nodes = words == 1 ? 3 + int(engine() % 40) : 64 + int(engine() % 60);
+  const int nodes = seed % 2 == 0 ? 3 + int(engine() % 40) : 64 + int(engine() % 60);
   const int group = 1 + int(engine() % 8), prefix = seed % 3 == 0 ? 250 : int(engine() % 130);
   Cache cache(2, prefix + nodes, 16, 2, head_size, dtype, seed);
   fill(*reference, cache, prefix + nodes, seed);
-  const RandomTree tree(1, prefix, nodes, words, engine);
+  const Tree tree = random_tree(1, prefix, nodes, engine);
   const Tensor q = random_tensor({nodes, std::int64_t(2) * group * head_size}, seed);
-  const Layout layout = layout_of(tree.rows, cache.tables, words);
+  const Layout layout = tree.layout(cache.tables);
   const KvLayer kv = on_gpu(cache.layers[0]);
   const Tensor y = attend(q, kv, layout, 0.125f);
   const bool half = dtype != DType::f32;
   EXPECT_LT(distance(y, reference->attend(half ? through_bf16(q) : q, cache.layers[0], layout, 0.125f)),
             half ? kBf16Tolerance : kF32Tolerance);
   for (int n = 0; n < nodes; n += 1 + nodes / 12) {
-    ASSERT_TRUE(same_row(attend(q.rows(n, 1), kv, layout_of({tree.rows[std::size_t(n)]}, cache.tables, words), 0.125f),
-                         0, y, n))
-        << "node " << n << " alone";
-    Cache compact(2, prefix + nodes, 16, 2, head_size, dtype, seed);  // the path is moved to the slots of a chain
-    fill(*reference, compact, prefix + nodes, seed);
-    const std::vector<int>& path = tree.paths[std::size_t(n)];
-    std::vector<std::int32_t> from(path.begin(), path.end()), to;
-    for (std::size_t i = 0; i < path.size(); ++i) to.push_back(prefix + int(i));
-    move(*reference, compact, 1, from, to);
-    const Layout chain = layout_of({chain_row(1, prefix + int(path.size()) - 1)}, compact.tables, 0);
-    ASSERT_TRUE(same_row(attend(q.rows(n, 1), on_gpu(compact.layers[0]), chain, 0.125f), 0, y, n))
+    const Tensor one = q.rows(n, 1);
+    ASSERT_TRUE(same_row(attend(one, kv, tree.layout(cache.tables, 0, n, 1), 0.125f), 0, y, n)) << "node " << n;
+    const Cache moved = tree.as_chain(n, cache);
+    ASSERT_TRUE(same_row(attend(one, on_gpu(moved.layers[0]), tree.chain(n, moved.tables), 0.125f), 0, y, n))
         << "node " << n << " as a chain";
   }
 }
@@ -208,7 +155,7 @@ TEST(Attend, MixedStepWithPadding) {
   fill(*reference, cache, 600, 9);
   std::vector<ScenarioRow> rows;
   for (int slot = 0; slot < 150; ++slot) rows.push_back(chain_row(0, 400 + slot));
-  const RandomTree tree(1, 515, 24, 1, engine);
+  const Tree tree = random_tree(1, 515, 24, engine);
   rows.insert(rows.end(), tree.rows.begin(), tree.rows.end());
   rows.push_back(chain_row(2, 599));
   const std::int64_t real = std::int64_t(rows.size());

@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/attention/routes.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/kernels/cuda/gpu.h"
-#include "tests/kernels/scenario.h"
+#include "tests/kernels/trees.h"
 
 namespace foretoken::testing {
 namespace {
+
+constexpr int kUnbounded = 1 << 29;  // a bound of the context with which no blocks share it
 
 class Races : public ::testing::Test {
  protected:
@@ -26,14 +29,16 @@ class Races : public ::testing::Test {
     const Tensor first = work(), second = work();
     EXPECT_EQ(bytes(first), bytes(second)) << what;
   }
-  void attend_twice(const std::string& what, Cache& cache, const std::vector<ScenarioRow>& rows, int words, int heads) {
-    const KvLayer& host = cache.layers[0];
-    KvLayer kv = host;
-    kv.pool = up(host.pool);
-    Layout layout = layout_of(rows, cache.tables, words);
-    for (Tensor* t : columns_of(layout)) *t = up(*t);
-    const Tensor q = up(rounded(random_tensor({std::int64_t(rows.size()), std::int64_t(heads) * host.head_size}, 3)));
+  void attend_twice(const std::string& what, const Cache& cache, Layout layout, int heads) {
+    const KvLayer kv = on_gpu(cache.layers[0], *cuda);
+    layout = on_gpu(layout, *cuda);
+    const Tensor q = up(rounded(random_tensor({layout.rows, std::int64_t(heads) * kv.head_size}, 3)));
     twice(what, [&] { return cuda->attend(q, kv, layout, 0.1f); });
+    EXPECT_TRUE(layout.deepest < kUnbounded || attend_plan(*cuda, q, kv, layout).splits == 1) << what;
+  }
+  void attend_twice(const std::string& what, const Cache& cache, const std::vector<ScenarioRow>& rows, int words,
+                    int heads) {
+    attend_twice(what, cache, layout_of(rows, cache.tables, words), heads);
   }
 };
 
@@ -121,6 +126,20 @@ TEST_F(Races, attention_to_codes) {
     attend_twice("single rows" + head, cache, decode, 0, 4);
     attend_twice("single rows, two warps" + head, cache, decode, 0, 12);
   }
+}
+
+// A tree behind more steps of its prefix than the ring has stages, which one block takes.
+TEST_F(Races, attention_of_a_tree_behind_a_long_prefix) {
+  for (const DType dtype : {DType::bf16, DType::e4m3})
+    for (const int head_size : {64, 128, 256}) {
+      std::mt19937 engine(3);
+      const Tree tree = random_tree(0, 700, 9, engine);
+      Cache cache(1, tree.slots(), 16, 1, head_size, dtype);
+      fill(*make_reference_backend(), cache, tree.slots(), 1);
+      Layout layout = tree.layout(cache.tables);
+      layout.deepest = kUnbounded;
+      attend_twice(std::string(name_of(dtype)) + ", heads of " + std::to_string(head_size), cache, layout, 4);
+    }
 }
 
 // Two tables of one cache, whose pool begins at a multiple of 16 bytes, or of less. Each run begins with the same

@@ -15,10 +15,11 @@ class Folder:
     sources: tuple   # patterns, from the root of the repository
     tests: tuple     # folders of tests/ that become one executable each
     without: tuple = ()
+    flags: tuple = ()  # of the compiler that reads a source
 
 
-def folder(name, bar, tests, *sources, without=()):
-    return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without)
+def folder(name, bar, tests, *sources, without=(), flags=()):
+    return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without, flags)
 
 
 def room(name, *tests):
@@ -26,6 +27,9 @@ def room(name, *tests):
 
 
 DISTRIBUTIONS = ("kernels/distribution.*", "kernels/residual.h", "kernels/philox.h")
+# Intrinsics, which libclang does not know without headers of its own.
+INTRINSICS = ("kernels/cpu/*_avx*", "kernels/cpu/operations_*", "kernels/cpu/product_octets.h",
+              "kernels/cpu/read_octets.h", "kernels/cpu/product_tiles.h")
 STATISTICS = ("experiments/conformance/statistics.*", "experiments/report/statistics.*")
 FOLDERS = (
     folder("framework/engine", 90, STEP),
@@ -38,8 +42,8 @@ FOLDERS = (
            *STATISTICS),
     folder("kernels", 80, KERNELS, without=DISTRIBUTIONS),
     folder("kernels/formats", 80, (*KERNELS, *MODEL), "kernels/formats/*", "kernels/formats/activations/*"),
-    folder("kernels/cpu", 80, KERNELS),
-    folder("kernels/reference", 80, KERNELS),
+    folder("kernels/cpu", 80, KERNELS, without=INTRINSICS, flags=("-include", "tests/mutation/vectors.h")),
+    folder("kernels/reference", 80, KERNELS, flags=("-isystem", "/usr/include/eigen3", "-DEIGEN_DONT_VECTORIZE")),
     folder("framework/components", 80, STEP),
     folder("framework/model", 80, MODEL),
     folder("framework/model/gguf", 80, MODEL),

@@ -56,6 +56,7 @@ def digest(*parts):
 
 def candidates(root, path, flags, seed):
     """The sites of a file as plain values."""
+    os.chdir(root)  # flags name files from there
     text = (root / path).read_bytes()
     found, errors = sites.find(root / path, flags, random.Random(f"{seed} {path}"))
     if errors:
@@ -104,7 +105,7 @@ class Scratch:
             if self.drawn.get(folder.name, {}).get("state") == state:
                 continue
             kinds = defaultdict(list)
-            parts = pool.map(candidates, *zip(*((self.root, f, flags, self.seed) for f in files)))
+            parts = pool.map(candidates, *zip(*((self.root, f, [*flags, *folder.flags], self.seed) for f in files)))
             for site in (s for part in parts for s in part):
                 kinds[site["kind"]].append(site)
             for of_kind in kinds.values():  # where one is gone the others keep their order
@@ -160,8 +161,9 @@ class Scratch:
         targets = sorted({executable(t) for f in folders for t in f.tests})
         while True:
             self.plant()
-            headers = sorted({s["file"] for s in self.slips() if s["file"].endswith(".h")})
-            said = "".join(self.checked(h) for h in headers)
+            flags_of = {f.name: f.flags for f in FOLDERS}
+            headers = sorted({(s["file"], flags_of[s["folder"]]) for s in self.slips() if s["file"].endswith(".h")})
+            said = "".join(self.checked(*h) for h in headers)
             if not self.drop(said):
                 with log.open("w") as out:
                     done = subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", "-k", "0", *targets],
@@ -171,12 +173,13 @@ class Scratch:
                 if not self.drop(log.read_text()):
                     raise SystemExit(f"mutation: the build fails, not by a slip; see {log}")
 
-    def checked(self, header):
+    def checked(self, header, flags):
         """What the compiler says of a header alone, since with a fault in it everything would be compiled in vain."""
         includes = [f"-I{self.tree}", f"-I{self.tree}/framework/include", f"-I{self.build}/abi",
                     f"-I{self.build}/generated"]
-        return subprocess.run(["c++", "-std=c++20", "-fsyntax-only", "-w", *includes, "-include", "algorithm", "-x",
-                               "c++", self.tree / header], stderr=subprocess.PIPE, text=True).stderr
+        return subprocess.run(["c++", "-std=c++20", "-fsyntax-only", "-w", *includes, *flags, "-include", "algorithm",
+                               "-x", "c++", self.tree / header], cwd=self.tree, stderr=subprocess.PIPE,
+                              text=True).stderr
 
     def drop(self, said):
         """Drops the slips that errors of the compiler name; whether there were any."""

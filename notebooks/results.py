@@ -110,7 +110,7 @@ def cells(found):
             {
                 "tau_theory": data["theory"]["tau"],
                 "speedup_theory": data["theory"]["speedup"],
-                "decode_speedup": data["decode_speedup"],
+                "decode_speedup": data["decode_speedup"]["value"],
                 "ttft_ms": data["speculative"]["ttft_ms"],
                 "engine_overhead": data["speculative"]["engine_overhead"],
                 "promise": cell["promise"],

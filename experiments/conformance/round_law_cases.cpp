@@ -49,6 +49,8 @@ void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCas
     if (!soundness.race && seed < 3 && has_siblings(d)) all.push_back(deep_tree(d, seed));
     if (has_siblings(d))
       for (const int siblings : {2, 3, 4}) all.push_back(one_family(d, siblings, soundness.race ? 3 : 5, seed));
+    // Of guesses even the last is accepted or not by chance, and a large family has few outcomes.
+    if (d == Drawn::certain && !soundness.race) all.push_back(one_family(d, 9, 14, seed));
     all.push_back(random_round({d}, 6, few_tokens(soundness), seed));
   }
   if (soundness.race) return;

@@ -76,7 +76,7 @@ json component_config(const std::string& text, const std::string& option) {
 
 void add_tables(CLI::App& command, std::vector<std::string>& tables) {
   add_list_option(command, "--tables", tables,
-                  "which of main, theory, positions, categories, phases, memory, best (default: all)");
+                  "which of main, theory, positions, categories, latency, phases, memory, best (default: all)");
 }
 
 void add_run(CLI::App& app, Action& action) {

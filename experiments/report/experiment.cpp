@@ -12,6 +12,14 @@ using nlohmann::json;
 
 bool failed(const json& request) { return request.value("finish", "") == "failed"; }
 
+// Adds an array, element by element, where the request has it.
+void add_counts(const json& request, const char* key, std::vector<double>& sums) {
+  if (!request.contains(key)) return;
+  const auto found = request[key].get<std::vector<double>>();
+  if (found.size() > sums.size()) sums.resize(found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) sums[i] += found[i];
+}
+
 void add_requests(const json& measure, int repeat, Prompts& side, Experiment& e) {
   double shares = 0;
   for (const json& request : measure.at("requests")) {
@@ -24,6 +32,11 @@ void add_requests(const json& measure, int repeat, Prompts& side, Experiment& e)
     served.drafted += request.at("drafted").get<double>();
     served.tested += request.at("tested").get<double>();
     served.accepted += request.at("accepted").get<double>();
+    served.decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
+    served.decode_seconds += request.at("decode_seconds").get<double>();
+    served.steady_tokens += request.value("steady_tokens", 0.0);
+    served.steady_seconds += request.value("steady_seconds", 0.0);
+    add_counts(request, "tested_at", served.tested_at), add_counts(request, "accepted_at", served.accepted_at);
     shares += request.at("share_seconds").get<double>();
     if (request.contains("category") && request["category"].is_string()) e.category[prompt] = request["category"];
     if (failed(request)) e.failed.insert(prompt);

@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTables = {"main", "theory", "positions", "categories", "phases", "memory", "best"};
+const std::vector<std::string> kTables = {"main",    "theory", "positions", "categories",
+                                          "latency", "phases", "memory",    "best"};
 
 std::string joined(const std::vector<std::string>& words) {
   std::string found;
@@ -47,6 +48,7 @@ Table csv_table(const View& view, const ShowOptions& options) {
   if (name == "theory") return theory_table(view);
   if (name == "positions") return every_position_table(view);
   if (name == "categories") return category_table(view, false);
+  if (name == "latency") return latency_table(view);
   if (name == "memory") return memory_table(view);
   return name == "phases" ? phase_table(view) : best_table(view);
 }
@@ -113,6 +115,7 @@ std::vector<Table> shown_tables(const View& view, const std::vector<std::string>
       for (Table& table : position_tables(view))
         if (table.columns.size() > view.columns().size()) tables.push_back(std::move(table));
     if (name == "categories") tables.push_back(category_table(view, true));
+    if (name == "latency") tables.push_back(latency_table(view));
     if (name == "phases") tables.push_back(phase_table(view));
     if (name == "memory") tables.push_back(memory_table(view));
     if (name == "best" && !view.axes.of_policy().empty()) tables.push_back(best_table(view));

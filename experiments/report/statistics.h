@@ -78,7 +78,8 @@ Interval share_interval(std::span<const Term> units);
 // the same number of prompts resample the same ones.
 Resampled resampled(const Measurements& measured);
 // The ratio of b over that of a, of the same prompts, which are resampled in both together. `interleaved`: so are the
-// alternations, since both sides measured theirs in turn; else each side's vary alone, and their degrees of freedom add.
+// alternations, since both sides measured theirs in turn; else each side's vary alone, and their degrees of freedom
+// add.
 Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved);
 
 Interval interval_of(const Resampled& ratio);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "experiments/report/experiment.h"
+#include "experiments/report/latency.h"
 #include "experiments/report/theory.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -41,16 +42,40 @@ std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, d
   return terms;
 }
 
-// Tokens and seconds of speculation, over the baseline's if `base` is requested.
-Measurements rates(const Experiment& e, const std::vector<int>& prompts, bool over_baseline) {
+// A window of time: its tokens and seconds.
+struct Window {
+  double Served::*tokens, Served::*seconds;
+};
+constexpr Window kEndToEnd{&Served::tokens, &Served::seconds}, kSteady{&Served::steady_tokens, &Served::steady_seconds},
+    kDecoding{&Served::decode_tokens, &Served::decode_seconds};
+
+// Tokens and seconds of speculation, over the baseline's if that is requested.
+Measurements rates(const Experiment& e, const std::vector<int>& prompts, const Window& w, bool over_baseline) {
   Measurements measured(int(prompts.size()), e.repeats);
   for (int i = 0; i < int(prompts.size()); ++i)
     for (int r = 0; r < e.repeats; ++r) {
       const Served &fast = e.speculative.at(prompts[i])[r], &plain = e.baseline.at(prompts[i])[r];
-      measured.at(i, r) = {fast.tokens, fast.seconds, 1, 1};
-      if (over_baseline) measured.at(i, r) = {fast.tokens, fast.seconds, plain.tokens, plain.seconds};
+      measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, 1, 1};
+      if (over_baseline) measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, plain.*w.tokens, plain.*w.seconds};
     }
   return measured;
+}
+Measurements speedups(const Experiment& e, const std::vector<int>& prompts) {
+  return rates(e, prompts, kEndToEnd, true);
+}
+
+// The mean over prompts of their rates of speculation, over that of the baseline.
+double question_speedup(const Experiment& e) {
+  double fast = 0, plain = 0;
+  for (const auto& [prompt, served] : e.speculative) {
+    const auto rate = [](const std::vector<Served>& repeats) {
+      double tokens = 0, seconds = 0;
+      for (const Served& s : repeats) tokens += s.tokens, seconds += s.seconds;
+      return divide(tokens, seconds);
+    };
+    fast += rate(served), plain += rate(e.baseline.at(prompt));
+  }
+  return divide(fast, plain);
 }
 
 Interval alpha_of(const Experiment& e, const std::vector<int>& p) {
@@ -68,7 +93,7 @@ Measurements as_measurements(const std::vector<Term>& terms) {
 }
 
 Samples samples_of(const Experiment& e, const std::vector<int>& prompts) {
-  return {prompts, rates(e, prompts, true), rates(e, prompts, false),
+  return {prompts, speedups(e, prompts), rates(e, prompts, kEndToEnd, false),
           as_measurements(shares(e, prompts, &Served::tokens, &Served::rounds)),
           as_measurements(shares(e, prompts, &Served::accepted, &Served::tested))};
 }
@@ -81,7 +106,7 @@ Interval without_bounds(const Interval& interval) {
 constexpr int kFewestPrompts = 8;  // of a category with intervals
 
 CategoryFigures category_figures(const Experiment& e, const std::string& name, const std::vector<int>& p, bool timed) {
-  CategoryFigures found{name, int(p.size()), alpha_of(e, p), tau_of(e, p), paired_interval(rates(e, p, true))};
+  CategoryFigures found{name, int(p.size()), alpha_of(e, p), tau_of(e, p), paired_interval(speedups(e, p))};
   if (!timed) found.speedup = without_bounds(found.speedup);
   if (found.prompts < kFewestPrompts)
     for (Interval* figure : {&found.alpha, &found.tau, &found.speedup}) *figure = without_bounds(*figure);
@@ -100,7 +125,7 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
     if (!name.empty()) members[name].push_back(prompt);
     summary.by_prompt.push_back({prompt, name, ratio_of_totals(shares(e, {prompt}, &Served::accepted, &Served::tested)),
                                  ratio_of_totals(shares(e, {prompt}, &Served::tokens, &Served::rounds)),
-                                 ratio_of_totals(rates(e, {prompt}, true).terms)});
+                                 ratio_of_totals(speedups(e, {prompt}).terms)});
   }
   summary.prompts = int(all.size());
   summary.alpha = alpha_of(e, all);
@@ -111,8 +136,13 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   summary.tokens_per_second = paired_interval(summary.samples.tokens_per_second);
   const bool gpu = summary.line.value("/machine/device"_json_pointer, "") == "cuda", timed = e.repeats > 1 || gpu;
   summary.prompts_alone = e.repeats == 1 && gpu;
+  summary.steady_speedup = paired_interval(rates(e, all, kSteady, true));
+  summary.decode_speedup = paired_interval(rates(e, all, kDecoding, true));
+  summary.question_speedup = question_speedup(e);
   if (!timed)
-    for (Interval* figure : {&summary.speedup, &summary.tokens_per_second}) *figure = without_bounds(*figure);
+    for (Interval* figure :
+         {&summary.speedup, &summary.tokens_per_second, &summary.steady_speedup, &summary.decode_speedup})
+      *figure = without_bounds(*figure);
   for (const std::string& name : names) summary.categories.push_back(category_figures(e, name, members[name], timed));
 }
 
@@ -178,6 +208,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
     for (const auto& [key, of_request, sum] : kSums) side.*sum += measure.at(key).get<double>();
     side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
     side.cut += measure.value("cut", 0.0);
+    side.steady_seconds += measure.value("/steady/seconds"_json_pointer, 0.0);
     side.phases += read_phases(measure.at("phases"));
     add_memory(measure, side.memory);
     for (const json& request : measure.at("requests")) {
@@ -187,6 +218,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
         continue;
       }
       ttft.push_back(1000 * request.at("ttft").get<double>());
+      side.log_probability += request.value("log_probability", std::numeric_limits<double>::quiet_NaN());
       decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();
     }
@@ -195,6 +227,8 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
   side.tokens_per_second = divide(side.tokens, side.seconds);
   side.decode_tokens_per_second = divide(decode_tokens, decode_seconds);
   side.ms_per_token = divide(1000 * decode_seconds, decode_tokens);
+  side.log_probability = divide(side.log_probability, side.tokens);
+  side.latency = latency_of(repeats, name, left_out);
   side.ttft_ms = median(std::move(ttft));
   side.overhead = divide(side.phases.overhead(), side.phases.total);
   return side;
@@ -211,7 +245,20 @@ std::vector<double> sum_of(const json& repeats, const char* name) {
   return sums;
 }
 
-std::vector<PositionFigures> positions_of(const json& repeats, double rounds) {
+// Accepted of tested at a position: prompts vary.
+Interval rate_at(const Experiment& e, std::size_t position) {
+  std::vector<Term> prompts;
+  for (const auto& [prompt, served] : e.speculative) {
+    Term& term = prompts.emplace_back();
+    for (const Served& s : served) {
+      term.top += position < s.accepted_at.size() ? s.accepted_at[position] : 0;
+      term.bottom += position < s.tested_at.size() ? s.tested_at[position] : 0;
+    }
+  }
+  return prompt_interval(prompts, 1);
+}
+
+std::vector<PositionFigures> positions_of(const json& repeats, double rounds, const Experiment& e) {
   std::vector<double> drafted = sum_of(repeats, "drafted_at"), tested = sum_of(repeats, "tested_at"),
                       accepted = sum_of(repeats, "accepted_at");
   while (!drafted.empty() && drafted.back() == 0) drafted.pop_back();
@@ -219,8 +266,8 @@ std::vector<PositionFigures> positions_of(const json& repeats, double rounds) {
   accepted.resize(drafted.size());
   std::vector<PositionFigures> positions;
   for (std::size_t i = 0; i < drafted.size(); ++i)
-    positions.push_back(
-        {int(i) + 1, drafted[i], tested[i], accepted[i], divide(accepted[i], tested[i]), divide(accepted[i], rounds)});
+    positions.push_back({int(i) + 1, drafted[i], tested[i], accepted[i], divide(accepted[i], tested[i]),
+                         divide(accepted[i], rounds), rate_at(e, i)});
   return positions;
 }
 
@@ -240,9 +287,12 @@ Experiment read_line(const json& line, Summary& summary) {
   summary.speculative = summarize_side(repeats, "speculative", experiment.failed);
   summary.baseline = summarize_side(repeats, "baseline", experiment.failed);
   summary.histogram = sum_of(repeats, "histogram");
-  summary.positions = positions_of(repeats, summary.speculative.rounds);
+  summary.positions = positions_of(repeats, summary.speculative.rounds, experiment);
   if (summary.left_out > 0) summary.histogram.clear(), summary.positions.clear();
   summary.theory.draft_length = fixed_length(line.at("run"));
+  if (!summary.positions.empty())
+    summary.acceptance_length = 1 + divide(summary.speculative.accepted, summary.positions[0].drafted);
+  summary.alternations_differ = !line.value("/alternations/differing"_json_pointer, json::array()).empty();
   const json agreement =
       line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
   summary.compared = agreement.value("compared", false);
@@ -292,8 +342,9 @@ Summary summarize(const json& line) {
   summary.error = problem_of([&] { experiment = read_line(line, summary); });
   if (summary.failed()) return summary;
   summarize_prompts(experiment, summary);
-  summary.decode_speedup =
-      divide(summary.speculative.decode_tokens_per_second, summary.baseline.decode_tokens_per_second);
+  const SideFigures& side = summary.speculative;
+  summary.steady_share = divide(side.steady_seconds, side.seconds);
+  summary.from_cache = divide(side.prefix_rows, side.prompt_tokens);
   summary.theory = theory_of(summary);
   return summary;
 }

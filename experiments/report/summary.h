@@ -17,6 +17,7 @@ struct PositionFigures {
   int position = 0;
   double drafted = 0, tested = 0, accepted = 0;
   double rate = 0, reached = 0;
+  Interval rate_interval = Interval::unknown();  // prompts vary; unknown in lines older than the counts of requests
 };
 
 // Of fewer than eight prompts the intervals have no bounds: so few resample to hardly more than themselves.
@@ -49,12 +50,28 @@ struct MemoryFigures {
   double total() const { return target_weights + draft_weights + cache + scratch; }
 };
 
+// Milliseconds that 50, 90 and 99 of 100 do not exceed; NaN where the line does not say.
+struct Quantiles {
+  double p50 = 0, p90 = 0, p99 = 0;
+};
+
+// What requests waited for, as serving benchmarks print it. Closed loop: a request is submitted when a place is free.
+struct LatencyFigures {
+  Quantiles ttft;   // from submission to the first token
+  Quantiles tpot;   // a request's time after its first round / the tokens after it
+  Quantiles gap;    // between a request's rounds: what a reader of the stream waits ("inter-token latency" of vLLM)
+  Quantiles whole;  // from submission to the end
+};
+
 // One side of a run (speculation, or its baseline), over all repeats. Where requests failed, their prompts are in no
 // total; steps, prefix rows, preemptions, cut trees and recorded forwards are those of the whole side, and phases are
 // NaN.
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
+  double steady_seconds = 0;   // while all places of the batch were taken
+  double log_probability = 0;  // of a token, mean; NaN where the run did not ask for it
+  LatencyFigures latency;
   double cut = 0;                // trees with fewer nodes than the policy requested, for lack of rows or pages
   double recorded = 0;           // forwards that a device recorded for replay; NaN: the lines are older than this count
   double tokens_per_second = 0;  // end to end
@@ -101,7 +118,14 @@ struct Summary {
   Interval speedup, tokens_per_second;
   bool prompts_alone = false;
   Samples samples;
-  double decode_speedup = 0;
+  // The same while all places of the batch were taken, without filling and draining it; unknown in older lines.
+  Interval steady_speedup;
+  double steady_share = 0;       // of the time of speculation
+  Interval decode_speedup;       // of the rates after each request's first round
+  double acceptance_length = 1;  // 1 + accepted / rounds with a draft, as vLLM has it; 1 where nothing was drafted
+  double question_speedup = 0;   // mean over prompts of their tokens / seconds, over the baseline's: Spec-Bench
+  double from_cache = 0;         // prompt tokens that were found in the cache / all of speculation
+  bool alternations_differ = false;
   SideFigures speculative, baseline;
   TheoryFigures theory;
   std::vector<double> histogram;           // rounds that accepted 0, 1, 2, ...; empty where prompts are left out

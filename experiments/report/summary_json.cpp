@@ -18,6 +18,17 @@ json phases_json(const Phases& phases) {
           {"total", phases.total}};
 }
 
+json quantiles_json(const Quantiles& q) {
+  return {{"p50", finite(q.p50)}, {"p90", finite(q.p90)}, {"p99", finite(q.p99)}};
+}
+
+json latency_json(const LatencyFigures& latency) {
+  return {{"ttft", quantiles_json(latency.ttft)},
+          {"tpot", quantiles_json(latency.tpot)},
+          {"gap", quantiles_json(latency.gap)},
+          {"whole", quantiles_json(latency.whole)}};
+}
+
 json side_json(const SideFigures& side) {
   return {{"tokens", side.tokens},
           {"seconds", side.seconds},
@@ -29,6 +40,8 @@ json side_json(const SideFigures& side) {
           {"prompt_tokens", side.prompt_tokens},
           {"prefix_rows", side.prefix_rows},
           {"preempted", side.preempted},
+          {"log_probability", finite(side.log_probability)},
+          {"latency_ms", latency_json(side.latency)},
           {"cut", side.cut},
           {"recorded", finite(side.recorded)},
           {"tokens_per_second", finite(side.tokens_per_second)},
@@ -61,6 +74,8 @@ json lists_json(const Summary& summary) {
                          {"tested", at.tested},
                          {"accepted", at.accepted},
                          {"rate", finite(at.rate)},
+                         {"rate_low", finite(at.rate_interval.low)},
+                         {"rate_high", finite(at.rate_interval.high)},
                          {"reached", finite(at.reached)}});
   for (const CategoryFigures& category : summary.categories)
     categories.push_back({{"category", category.name},
@@ -109,7 +124,13 @@ json to_json(const Summary& summary) {
                   {"accept_rate", to_json(summary.accept_rate)},
                   {"tau", to_json(summary.tau)},
                   {"speedup", to_json(summary.speedup)},
-                  {"decode_speedup", finite(summary.decode_speedup)},
+                  {"steady_speedup", to_json(summary.steady_speedup)},
+                  {"steady_share", finite(summary.steady_share)},
+                  {"decode_speedup", to_json(summary.decode_speedup)},
+                  {"acceptance_length", finite(summary.acceptance_length)},
+                  {"question_speedup", finite(summary.question_speedup)},
+                  {"from_cache", finite(summary.from_cache)},
+                  {"alternations_differ", summary.alternations_differ},
                   {"tokens_per_second", to_json(summary.tokens_per_second)},
                   {"prompts_alone", summary.prompts_alone},
                   {"speculative", side_json(summary.speculative)},

@@ -63,6 +63,7 @@ Table theory_table(const View& view);
 std::vector<Table> position_tables(const View& view);
 Table category_table(const View& view, bool fastest_alone);
 Table phase_table(const View& view);
+Table latency_table(const View& view);
 // Runs whose lines say what memory they took.
 Table memory_table(const View& view);
 

@@ -53,7 +53,13 @@ const std::vector<Figure> kFigures = {
     {"cost_ratio", Kind::number, [](const Summary& s) { return Cell::of(s.theory.cost, 4); }},
     {"speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.speedup, 4); }},
     {"speedup_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.speedup, 4); }},
-    {"decode_speedup", Kind::number, [](const Summary& s) { return Cell::of(s.decode_speedup, 4); }},
+    {"steady_speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.steady_speedup, 4); }},
+    {"steady_share", Kind::number, [](const Summary& s) { return Cell::of(s.steady_share, 4); }},
+    {"decode_speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.decode_speedup, 4); }},
+    {"question_speedup", Kind::number, [](const Summary& s) { return Cell::of(s.question_speedup, 4); }},
+    {"acceptance_length", Kind::number, [](const Summary& s) { return Cell::of(s.acceptance_length, 4); }},
+    {"from_cache", Kind::number, [](const Summary& s) { return Cell::of(s.from_cache, 4); }},
+    {"log_probability", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.log_probability, 4); }},
     {"tokens_per_second", Kind::interval, [](const Summary& s) { return Cell::of(s.tokens_per_second, 2); }},
     {"baseline_tokens_per_second", Kind::number,
      [](const Summary& s) { return Cell::of(s.baseline.tokens_per_second, 2); }},
@@ -141,6 +147,39 @@ Table memory_table(const View& view) {
     add(row, {megabytes(m.target_weights), megabytes(m.draft_weights), megabytes(m.cache), megabytes(m.cache_used),
               megabytes(m.scratch), megabytes(m.total()), megabytes(plain.total())});
     table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table latency_table(const View& view) {
+  Table table;
+  table.title = "Latency, milliseconds";
+  table.columns = view.columns();
+  const std::vector<Column> columns = {
+      {"side", "side", "with speculation, or plain decoding", Kind::text},
+      {"ttft 50", "ttft_p50", "from a request's submission to its first token: what 50, 90, 99 of 100 do not exceed"},
+      {"90", "ttft_p90", ""},
+      {"99", "ttft_p99", ""},
+      {"tpot 50", "tpot_p50", "a request's time after its first round / the tokens after it"},
+      {"99", "tpot_p99", ""},
+      {"gap 50", "gap_p50", "between the rounds of a request, which deliver one or more tokens; within 1 %"},
+      {"90", "gap_p90", ""},
+      {"99", "gap_p99", ""},
+      {"whole 50", "whole_p50", "from a request's submission to its end"},
+      {"99", "whole_p99", ""}};
+  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    if (view.cells[i].failed()) continue;
+    for (const auto& [name, side] :
+         {std::pair("plain", &view.cells[i].baseline), std::pair("drafts", &view.cells[i].speculative)}) {
+      const LatencyFigures& l = side->latency;
+      Row row = view.start(i);
+      row.rule_before = row.rule_before && side == &view.cells[i].baseline;
+      add(row, {Cell::of(name), Cell::of(l.ttft.p50, 1), Cell::of(l.ttft.p90, 1), Cell::of(l.ttft.p99, 1),
+                Cell::of(l.tpot.p50, 2), Cell::of(l.tpot.p99, 2), Cell::of(l.gap.p50, 2), Cell::of(l.gap.p90, 2),
+                Cell::of(l.gap.p99, 2), Cell::of(l.whole.p50, 0), Cell::of(l.whole.p99, 0)});
+      table.rows.push_back(std::move(row));
+    }
   }
   return table;
 }
@@ -256,13 +295,14 @@ Table every_position_table(const View& view) {
   Table table;
   table.title = "Acceptance by position";
   table.columns = view.columns();
-  for (const char* name : {"position", "drafted", "tested", "accepted", "rate", "reached"})
-    table.columns.push_back({name, name, ""});
+  for (const char* name : {"position", "drafted", "tested", "accepted"}) table.columns.push_back({name, name, ""});
+  table.columns.push_back({"rate", "rate", "", Kind::interval});
+  table.columns.push_back({"reached", "reached", ""});
   for (std::size_t i = 0; i < view.cells.size(); ++i)
     for (const PositionFigures& at : view.cells[i].positions) {
       Row row = view.start(i);
       add(row, {Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0),
-                Cell::of(at.rate, 4), Cell::of(at.reached, 4)});
+                Cell::of(Interval{at.rate, at.rate_interval.low, at.rate_interval.high}, 4), Cell::of(at.reached, 4)});
       table.rows.push_back(std::move(row));
     }
   return table;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
 
+#include "experiments/report/statistics.h"
+#include "experiments/report/time_counts.h"
 #include "experiments/sweep/engine_memory.h"
 #include "kernels/error.h"
 
@@ -19,9 +22,34 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
+// Seconds of all processors that this process used.
+double processor_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+
+// A process that was stopped (a suspended machine, Ctrl-Z) measures time that was not its own: steps in which it used
+// hardly any processor, for far longer than steps take.
+class Stops {
+ public:
+  void step(double wall, double processor) { steps_.push_back({wall, processor}); }
+  double seconds() const {
+    constexpr double kLeast = 0.1, kSteps = 10, kBusy = 0.2;
+    std::vector<double> walls;
+    for (const auto& [wall, processor] : steps_) walls.push_back(wall);
+    const double least = std::max(kLeast, kSteps * median(std::move(walls)));
+    double sum = 0;
+    for (const auto& [wall, processor] : steps_)
+      if (wall > least && processor < kBusy * wall) sum += wall - processor;
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<double, double>> steps_;
+};
+
 struct Service {
-  Clock::time_point submitted, first, finished;
-  double share = 0;
+  Clock::time_point submitted, first, last, finished;
+  double share = 0, steady_share = 0;
+  long steady_tokens = 0;
+  std::vector<long> tested_at, accepted_at;
   long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
   std::optional<double> log_probability;  // of its output, if requested
   bool started = false;
@@ -78,6 +106,10 @@ json to_json(const Job& job, const Service& s) {
                   {"drafted", s.drafted},
                   {"tested", s.tested},
                   {"accepted", s.accepted},
+                  {"tested_at", s.tested_at},
+                  {"accepted_at", s.accepted_at},
+                  {"steady_tokens", s.steady_tokens},
+                  {"steady_seconds", s.steady_share},
                   {"finish", name_of(s.finish)}};
   if (s.log_probability) request["log_probability"] = *s.log_probability;
   if (s.finish == Finish::failed) request["failure"] = s.failure;
@@ -97,7 +129,15 @@ json to_json(const Phases& p) {
 // Sums the reports of the steps.
 class Books {
  public:
-  explicit Books(const std::vector<Job>& jobs) : jobs_(jobs), services_(jobs.size()), texts_(jobs.size()) {}
+  Books(const std::vector<Job>& jobs, int at_once)
+      : jobs_(jobs),
+        services_(jobs.size()),
+        texts_(jobs.size()),
+        first_requests_(std::min(jobs.size(), std::size_t(at_once))),
+        to_start_(first_requests_) {}
+
+  // Whether the requests that came first, as many as there are places, have all emitted.
+  bool filled() const { return to_start_ == 0; }
 
   void submitted(std::size_t job, SequenceId id) {
     job_of_[id] = job;
@@ -105,27 +145,37 @@ class Books {
     services_[job].prompt_tokens = long(jobs_[job].request.prompt.size());
   }
 
-  void step(const StepReport& report, double wall) {
+  // `steady`: all places were taken, by requests of which the first ones had emitted.
+  void step(const StepReport& report, double wall, double processor, bool steady) {
     const auto now = Clock::now();
+    stops_.step(wall, processor);
+    if (steady) steady_seconds_ += wall, ++steady_steps_;
     ++steps_, rows_ += report.rows, cut_ += report.cut, preempted_ += report.preempted, recorded_ += report.recorded,
         phases_ += report.phases;
     add_time(report);
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
       s.share += wall / double(report.sequences.size());
+      if (steady) s.steady_share += wall / double(report.sequences.size());
       if (!r.judged) continue;
       ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted,
           s.tokens += long(r.emitted.size());
+      if (steady) s.steady_tokens += long(r.emitted.size());
       count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted), children_.add(r);
+      count(s.tested_at, r.tested()), count(s.accepted_at, r.accepted);
       if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
       ++histogram_[std::size_t(r.accepted)];
-      if (!std::exchange(s.started, true)) s.first = now, s.first_tokens = s.tokens;
+      if (!s.started)
+        start(job_of_.at(r.id), now);
+      else
+        gaps_.add(seconds(now - s.last));
+      s.last = now;
     }
     for (const Sequence& q : report.finished) {
       const std::size_t job = job_of_.at(q.id);
       Service& s = services_[job];
       s.finished = now, s.finish = q.finish, s.failure = q.failure;
-      if (!s.started) s.first = now;  // it failed before its first token
+      if (!s.started) start(job, now);  // it failed before its first token
       if (q.sampling.logprobs) s.log_probability = std::accumulate(q.logprobs.begin(), q.logprobs.end(), 0.0);
       texts_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
       ++finished_;
@@ -149,6 +199,9 @@ class Books {
                  {"preempted", preempted_},
                  {"recorded", recorded_},
                  {"prefix_rows", prefix_rows},
+                 {"steady", {{"seconds", steady_seconds_}, {"steps", steady_steps_}}},
+                 {"gaps", gaps_.as_json()},
+                 {"stopped_seconds", stops_.seconds()},
                  {"phases", to_json(phases_)},
                  {"requests", json::array()}};
     for (const auto& [rows, steps] : steps_of_rows_) measure["steps_of_rows"].push_back(to_json(rows, steps));
@@ -164,6 +217,12 @@ class Books {
   }
 
  private:
+  void start(std::size_t job, Clock::time_point now) {
+    Service& s = services_[job];
+    s.started = true, s.first = now, s.first_tokens = s.tokens;
+    to_start_ -= job < first_requests_;
+  }
+
   void add_time(const StepReport& report) {
     const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
     const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
@@ -180,7 +239,12 @@ class Books {
   std::vector<Service> services_;
   std::vector<std::vector<Token>> texts_;
   std::unordered_map<SequenceId, std::size_t> job_of_;
+  std::size_t first_requests_ = 0, to_start_ = 0;
   Phases phases_;
+  Stops stops_;
+  TimeCounts gaps_;  // between a request's rounds
+  double steady_seconds_ = 0;
+  long steady_steps_ = 0;
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
   ChildCounts children_;
   std::map<int, StepsOfRows> steps_of_rows_;
@@ -203,21 +267,24 @@ SequenceId submit(Engine& engine, const Job& job, SequenceId first) {
 
 Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
                  const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
-  Books books(jobs);
+  Books books(jobs, at_once);
   EngineMemory memory(engine);
   std::vector<SequenceId> ids;
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
   const auto start = Clock::now();
   auto last = start;
+  double processor = processor_seconds();
   for (std::size_t next = 0; books.finished() < jobs.size();) {
     for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) {
       const int first = jobs[next].first;
       ids.push_back(submit(engine, jobs[next], first >= 0 ? ids[std::size_t(first)] : 0));
       books.submitted(next, ids.back());
     }
+    const bool steady = books.filled() && next - books.finished() == std::size_t(at_once);
     const StepReport report = engine.step();
     const auto now = Clock::now();
-    books.step(report, seconds(now - std::exchange(last, now)));
+    const double used = processor_seconds();
+    books.step(report, seconds(now - std::exchange(last, now)), used - std::exchange(processor, used), steady);
     memory.step(report);
     watch(report);
     after_step(double(books.finished()) / double(jobs.size()));

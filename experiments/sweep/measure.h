@@ -1,5 +1,6 @@
 // Serves one workload with one engine and records the MEASURE of a result line. A request arrives when another ends
-// (closed loop), so latencies include no queueing.
+// (closed loop), so latencies include no queueing. Two windows are measured: end to end, and steady, from when the
+// first requests have all emitted until the last ones leave places empty.
 #pragma once
 #include <functional>
 #include <string>

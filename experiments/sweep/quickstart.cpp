@@ -21,7 +21,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr int kFamilies = 6, kFewestPrompts = 18, kFewestTokens = 16, kTokens = 64;
+constexpr int kFamilies = 6, kFewestPrompts = 24, kFewestTokens = 16, kTokens = 64;
 constexpr double kProbeSeconds = 8;  // for the first measurement
 constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
 constexpr double kSlack = 0.5;  // three alternations are planned for this share of a run's time: else more follow, and

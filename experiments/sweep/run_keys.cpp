@@ -107,7 +107,7 @@ std::vector<RunKey> keys_of_models_and_sampling() {
 std::vector<RunKey> keys_of_engine() {
   return {
       integer("/engine/batch", 4, 1, 4096,
-              "the most sequences running at once; a run serves at least four times as many requests"),
+              "the most sequences running at once; a run serves at least six times as many requests"),
       choice(
           "/engine/device",
           "where it runs; auto: cuda where this build and machine have it, else cpu; reference: slow, for comparisons",
@@ -152,7 +152,16 @@ std::vector<RunKey> keys_of_workload_and_measure() {
        {},
        false,
        false},
-      integer("/workload/limit", 0, 0, kMany, "prompts taken, spread evenly over the categories; 0: all"),
+      integer("/workload/limit", 0, 0, kMany,
+              "prompts taken, spread evenly over the categories, but at least as many as six requests for each place "
+              "of the batch need; 0: all"),
+      integer("/workload/repeats", 1, 1, 1000,
+              "how often each prompt is served, every time with other draws; a drafter that learns from requests meets "
+              "the answers again"),
+      choice("/workload/lengths",
+             "drawn: every request generates between half of max_new_tokens and all of them, as its prompt and repeat "
+             "have it, so that requests do not end all at once; equal: all of them",
+             {"drawn", "equal"}),
       strings("/workload/categories", "only prompts of these categories; empty: all"),
       integer("/workload/max_new_tokens", 64, 1, 1e7,
               "tokens generated per request at most; cut to the target's context"),

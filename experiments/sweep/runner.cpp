@@ -24,6 +24,21 @@ using nlohmann::json;
 
 namespace {
 
+constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are full for most of the time
+
+// The prompts of a workload, at least so many.
+std::vector<Prompt> prompts_for(const json& w, std::size_t least, const std::filesystem::path& beside) {
+  const std::size_t limit = w["limit"];
+  const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"],
+                                      limit == 0 ? 0 : int(std::max(limit, least)));
+  if (prompts.size() < least)
+    throw Error("the workload has " + std::to_string(prompts.size()) + " prompts, and a batch needs " +
+                std::to_string(kRequestsAPlace) + " distinct requests for each of its places: " +
+                std::to_string(least * w["repeats"].get<std::size_t>()) +
+                "; name a file with more prompts, or set /workload/repeats, which serves other samples of each");
+  return prompts;
+}
+
 // Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
 // verifier.
 bool comparable(const json& run, const Soundness& soundness) {
@@ -75,53 +90,83 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The alternations of a run. Every measurement has a fresh engine, so none reuses another's prefixes.
-void alternate(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
-               const std::function<void(double)>& progress, Baselines* shared, json& line) {
-  const int repeats = run["measure"]["repeats"], batch = run["engine"]["batch"];
-  const double wanted = run["measure"]["seconds"];
-  const bool settle = run["measure"]["warmup"];
-  auto start = std::chrono::steady_clock::now();  // of the kept measurements
-  Agreement agreement;
-  line["repeats"] = json::array();
-  for (int i = 0; i < repeats || seconds_since(start) < wanted; ++i) {
-    Measured both[2];  // by Side
-    std::string first;
-    for (int k = 0; k < 2; ++k) {
-      const Side side = (i + k) % 2 == 0 ? Side::baseline : Side::speculative;
-      if (k == 0) first = side == Side::baseline ? "baseline" : "speculative";
-      const auto once = [&] {
-        const auto engine = bench.engine(run, side, beside);
-        return measure(*engine, jobs, batch, [&](double part) {
-          check_interrupt();
-          const double share = (i + (k + part) / 2) / repeats;
-          progress(wanted > 0 ? std::min(share, seconds_since(start) / wanted) : share);
-        });
-      };
-      const auto now = [&] {
-        const auto begin = std::chrono::steady_clock::now();
-        return settle ? measure_settled(once, [&] { start += std::chrono::steady_clock::now() - begin; }) : once();
-      };
-      both[int(side)] = shared && side == Side::baseline ? shared->of(run, std::size_t(i), now) : now();
+// Measures sides of a run. Every measurement has a fresh engine, so none reuses another's prefixes.
+class Alternations {
+ public:
+  Alternations(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
+               const std::function<void(double)>& progress, Baselines* shared)
+      : run_(run), bench_(bench), beside_(beside), jobs_(jobs), progress_(progress), shared_(shared) {}
+
+  // All alternations, into the line.
+  void measure_all(bool learns, json& line) {
+    SameAgain same(!learns);
+    Agreement agreement;
+    line["repeats"] = json::array(), line["thrown_away"] = json::array();
+    for (int i = 0; i < repeats_ || seconds_since(start_) < wanted_; ++i) {
+      Taken both[2];  // by Side
+      for (int k = 0; k < 2; ++k) both[(i + k) % 2] = one(Side((i + k) % 2), i, k);
+      agreement.add(both[0].measured, both[1].measured);
+      json repeat{{"first", i % 2 == 0 ? "baseline" : "speculative"}};
+      for (const Side side : {Side::baseline, Side::speculative}) {
+        const char* name = side == Side::baseline ? "baseline" : "speculative";
+        Taken& taken = both[int(side)];
+        same.add(taken.measured, name, i);
+        note_failures(taken.measured, jobs_, name, i, line);
+        for (json& thrown : taken.thrown_away) {
+          thrown.update({{"side", name}, {"repeat", i}});
+          line["thrown_away"].push_back(std::move(thrown));
+        }
+        repeat[name] = std::move(taken.measured.measure);
+      }
+      line["repeats"].push_back(std::move(repeat));
     }
-    agreement.add(both[0], both[1]);
-    note_failures(both[0], jobs, "baseline", i, line), note_failures(both[1], jobs, "speculative", i, line);
-    line["repeats"].push_back(
-        {{"first", first}, {"baseline", std::move(both[0].measure)}, {"speculative", std::move(both[1].measure)}});
+    line["alternations"] = same.as_json();
+    const bool compare = line["agreement"]["compared"];
+    line["agreement"]["compared_texts"] = compare ? agreement.compared : 0;
+    line["agreement"]["differing_texts"] = compare ? agreement.different : 0;
   }
-  const bool compare = line["agreement"]["compared"];
-  line["agreement"]["compared_texts"] = compare ? agreement.compared : 0;
-  line["agreement"]["differing_texts"] = compare ? agreement.different : 0;
-}
+
+ private:
+  // A side of alternation i, as its part k.
+  Taken one(Side side, int i, int k) {
+    const auto once = [&] {
+      const auto engine = bench_.engine(run_, side, beside_);
+      return measure(*engine, jobs_, run_["engine"]["batch"], [&](double part) {
+        check_interrupt();
+        const double share = (i + (k + part) / 2) / repeats_;
+        progress_(wanted_ > 0 ? std::min(share, seconds_since(start_) / wanted_) : share);
+      });
+    };
+    const auto now = [&] {
+      auto begin = std::chrono::steady_clock::now();
+      return measure_kept(once, run_["measure"]["warmup"], [&] {
+        start_ += std::chrono::steady_clock::now() - std::exchange(begin, std::chrono::steady_clock::now());
+      });
+    };
+    return shared_ && side == Side::baseline ? shared_->of(run_, std::size_t(i), now) : now();
+  }
+
+  const json& run_;
+  Workbench& bench_;
+  const std::filesystem::path& beside_;
+  const std::vector<Job>& jobs_;
+  const std::function<void(double)>& progress_;
+  Baselines* shared_;
+  const int repeats_ = run_["measure"]["repeats"];
+  const double wanted_ = run_["measure"]["seconds"];
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();  // of the kept measurements
+};
 
 void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
           const std::function<void(double)>& progress, Baselines* shared, json& line) {
   line["machine"] = machine_of(bench.backend(run.document["engine"]));
   line["sources"] = sources_of(run.document, bench.registries(), beside);
+  bool learning = false;
   {
     const auto engine = bench.engine(run.document, Side::speculative, beside);
     const ModelInfo& target = engine->target().info();
     line["promise"] = engine->soundness().promise;
+    learning = engine->learns();
     line["target"] = {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}};
     line["agreement"] = {
         {"compared", comparable(run.document, engine->soundness())}, {"compared_texts", 0}, {"differing_texts", 0}};
@@ -130,7 +175,7 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
   if (run.document.contains("trace")) record_trace(trace_file(run), line, jobs, bench, beside);
-  alternate(run.document, bench, beside, jobs, progress, shared, line);
+  Alternations(run.document, bench, beside, jobs, progress, shared).measure_all(learning, line);
   if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
   line["machine"] =
       machine_of(bench.backend(run.document["engine"]));  // with what the device measured of itself meanwhile
@@ -140,19 +185,23 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
 
 std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesystem::path& beside) {
   const json& w = run["workload"];
-  const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["limit"]);
+  const std::size_t wanted = kRequestsAPlace * run["engine"]["batch"].get<std::size_t>(), repeats = w["repeats"];
+  const std::uint64_t samples = run["sampling"]["samples"];
+  const auto prompts = prompts_for(w, (wanted + repeats - 1) / repeats, beside);
   const auto target = bench.target(run, beside);
   const auto tokenizer = bench.tokenizer(target_of(run), beside);
   const auto chat = chat_of(run, beside);
-  const std::size_t wanted = 4 * run["engine"]["batch"].get<std::size_t>();
-  const std::uint64_t samples = run["sampling"]["samples"];
+  const bool drawn = w["lengths"] == "drawn";
   std::vector<Job> jobs;
-  for (std::uint64_t begin = 0; begin == 0 || jobs.size() < wanted; begin += samples)
+  for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
     for (const Prompt& p : prompts) {
       const int first = int(jobs.size());
-      for (std::uint64_t k = 0; k < samples; ++k)
-        jobs.push_back(
-            {request_of(run, target->info(), tokenizer, chat, p, begin + k), p.number, p.category, k > 0 ? first : -1});
+      for (std::uint64_t k = 0; k < samples; ++k) {
+        jobs.push_back({request_of(run, target->info(), tokenizer, chat, p, repeat * samples + k), p.number, p.category,
+                        k > 0 ? first : -1});
+        int& most = jobs.back().request.limits.max_new_tokens;
+        if (drawn) most = drawn_length(p.number, repeat, most);
+      }
     }
   return jobs;
 }
@@ -167,11 +216,51 @@ std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
   return jobs;
 }
 
-Measured measure_settled(const std::function<Measured()>& measure, const std::function<void()>& again) {
-  Measured first = measure();
-  if (first.measure.at("recorded") == 0) return first;
-  again();
-  return measure();
+Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again) {
+  constexpr int kMost = 3;
+  constexpr double kStopped = 0.02;  // of the time
+  std::vector<Measured> thrown;
+  Taken taken;
+  for (int stopped = 0;;) {
+    Measured found = measure();
+    const double seconds = found.measure.at("seconds"), lost = found.measure.value("stopped_seconds", 0.0);
+    const bool recorded = settle && thrown.empty() && found.measure.at("recorded") != 0,
+               halted = lost > kStopped * seconds;
+    if (!recorded && !halted) {
+      taken.measured = std::move(found);
+      break;
+    }
+    if (halted && ++stopped == kMost)
+      throw Error("the process was stopped in each of three measurements, the last time for " +
+                  std::to_string(std::lround(lost)) + " of " + std::to_string(std::lround(seconds)) +
+                  " s; run it again on a machine that does not suspend it");
+    json why{{"reason", halted ? "the process was stopped" : "forwards were recorded"}, {"seconds", seconds}};
+    why[halted ? "stopped_seconds" : "recorded"] = halted ? json(lost) : found.measure.at("recorded");
+    taken.thrown_away.push_back(std::move(why));
+    thrown.push_back(std::move(found));
+    again();
+  }
+  for (std::size_t i = 0; i < thrown.size(); ++i) {
+    Agreement agreement;
+    agreement.add(thrown[i], taken.measured);
+    taken.thrown_away[i]["differing_texts"] = agreement.different;
+  }
+  return taken;
+}
+
+void SameAgain::add(const Measured& measured, const char* side, int repeat) {
+  if (!compared_) return;
+  First now{{}, measured.texts};
+  for (const json& request : measured.measure.at("requests")) {
+    now.counts.emplace_back();
+    for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted"})
+      now.counts.back().push_back(request.at(key).get<long>());
+  }
+  const auto [known, fresh] = first_.try_emplace(side, now);
+  int differing = 0;
+  for (std::size_t i = 0; i < now.counts.size() && !fresh; ++i)
+    differing += now.counts[i] != known->second.counts[i] || now.texts[i] != known->second.texts[i];
+  if (differing > 0) differing_.push_back({{"side", side}, {"repeat", repeat}, {"requests", differing}});
 }
 
 bool Baselines::known(const json& run) const {
@@ -179,8 +268,8 @@ bool Baselines::known(const json& run) const {
   return found != measured_.end() && !found->second.empty();
 }
 
-Measured Baselines::of(const json& run, std::size_t repeat, const std::function<Measured()>& measure) {
-  std::vector<Measured>& all = measured_[baseline_of(run)];
+Taken Baselines::of(const json& run, std::size_t repeat, const std::function<Taken()>& measure) {
+  std::vector<Taken>& all = measured_[baseline_of(run)];
   while (all.size() <= repeat) all.push_back(measure());
   return all[repeat];
 }

@@ -10,6 +10,7 @@
 #include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
+#include "kernels/philox.h"
 
 namespace foretoken {
 
@@ -70,6 +71,13 @@ std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::ve
   std::vector<Prompt> out;
   for (const Prompt* p : chosen) out.push_back(*p);
   return out;
+}
+
+int drawn_length(int prompt, std::uint64_t repeat, int most) {
+  const std::uint32_t word =
+      philox4x32_10(std::uint32_t(prompt), std::uint32_t(repeat), 0, 0, 0x6c656e67u, 0x7468735fu).word[0];
+  const int least = (most + 1) / 2;
+  return least + int(std::uint64_t(word) * std::uint64_t(most - least + 1) >> 32);
 }
 
 std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside) {

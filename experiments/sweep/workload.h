@@ -1,6 +1,7 @@
 // Prompts, from any JSONL: one object a line with `prompt`, `turns` (the first is taken), `question` or `text`, and an
 // optional `category`. Reads Spec-Bench, MT-bench and HumanEval unchanged.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 // shares are even; in the order of the file. An unknown category is an Error that lists the known ones.
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
                                    int limit);
+
+// A number of tokens between half of `most` and all of it, drawn for this prompt and repeat; the same in every run.
+int drawn_length(int prompt, std::uint64_t repeat, int most);
 
 // `path` as given, else below `beside`, else below the project's own folder; the first that exists, or as given.
 std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside = {});

@@ -68,6 +68,8 @@ class Engine : private Scheduler::Memory {
   StepReport step();
 
   const Soundness& soundness() const { return soundness_; }
+  // Whether drafts may depend on other requests, on outcomes of their own, or on measured times.
+  bool learns() const { return needs_.learns || policy_->learns(); }
   const PagePool& pool() const { return pool_; }
   CachedModel& target() { return target_; }
   const Host& host() const { return host_; }

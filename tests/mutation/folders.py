@@ -22,14 +22,15 @@ def folder(name, bar, tests, *sources, without=(), flags=()):
     return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without, flags)
 
 
-def room(name, *tests):
-    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *tests))
+def room(name, *tests, flags=()):
+    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *tests), flags=flags)
 
 
 DISTRIBUTIONS = ("kernels/distribution.*", "kernels/residual.h", "kernels/philox.h")
 # Intrinsics, which libclang does not know without headers of its own.
 INTRINSICS = ("kernels/cpu/*_avx*", "kernels/cpu/operations_*", "kernels/cpu/product_octets.h",
               "kernels/cpu/read_octets.h", "kernels/cpu/product_tiles.h")
+EIGEN = ("-isystem", "/usr/include/eigen3", "-DEIGEN_DONT_VECTORIZE")
 STATISTICS = ("experiments/conformance/statistics.*", "experiments/report/statistics.*")
 FOLDERS = (
     folder("framework/engine", 90, STEP),
@@ -43,7 +44,7 @@ FOLDERS = (
     folder("kernels", 80, KERNELS, without=DISTRIBUTIONS),
     folder("kernels/formats", 80, (*KERNELS, *MODEL), "kernels/formats/*", "kernels/formats/activations/*"),
     folder("kernels/cpu", 80, KERNELS, without=INTRINSICS, flags=("-include", "tests/mutation/vectors.h")),
-    folder("kernels/reference", 80, KERNELS, flags=("-isystem", "/usr/include/eigen3", "-DEIGEN_DONT_VECTORIZE")),
+    folder("kernels/reference", 80, KERNELS, flags=EIGEN),
     folder("framework/components", 80, STEP),
     folder("framework/model", 80, MODEL),
     folder("framework/model/gguf", 80, MODEL),
@@ -55,7 +56,7 @@ FOLDERS = (
     room("trace"),
     room("bench"),
     room("quality"),
-    room("quantize"),
+    room("quantize", flags=EIGEN),
     room("program"),
 )
 

@@ -36,6 +36,7 @@ enum class RuleBug {
   residual_without_middle,      // the residual's draw leaves out what lies between token 512 and the last 256
   residual_without_rarities,    // and probabilities below 1e-5
   names_of_eight_nodes,         // draws are named by the node's number modulo 8
+  names_of_four_siblings,       // from the fifth sibling on acceptances share a name
   absent_is_refused,            // an absent node counts as a refused draw
   repeatless_left_is_rounding,  // the mass that is left is 1 minus that of the predecessors
   // Verification of whole paths.

@@ -65,7 +65,8 @@ struct RecursiveRule {
     double ratio = t.certain(c) ? r(x) : r(x) / t.q(node)(x) * (once ? left : 1);
     if (has(RuleBug::guess_after_draws_of_p) && t.certain(c) && draws > 0) ratio = t.p(node)(x);
     if (has(RuleBug::squared_ratio)) ratio *= ratio;
-    return lane.accept(ratio, {Role::accept, named(has(RuleBug::shared_uniform) ? t.child(node, node) : c), 0});
+    const int first = t.child(node, node), last = has(RuleBug::names_of_four_siblings) ? first + 4 : c;
+    return lane.accept(ratio, {Role::accept, named(has(RuleBug::shared_uniform) ? first : std::min(c, last)), 0});
   }
   // Whether the refusal of this draw, or guess, changes nothing.
   bool forgets(bool guess, int number, int depth) const {

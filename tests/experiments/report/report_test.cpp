@@ -46,7 +46,7 @@ json failed_line(const std::string& sentence) {
 TEST(Report, MainTableHoldsTheFiguresOfARun) {
   const std::string text = shown({test::worked_line()}, "terminal", {"main"});
   const std::string row = line_with(text, "draft_model");
-  EXPECT_TRUE(row.starts_with("draft_model   0.67    0.50  2.00    2.11   10.0    6.2  20.0  1.60 [")) << text;
+  EXPECT_TRUE(row.starts_with("draft_model   0.67    0.50  2.00    2.11   10.0    6.2       -  1.60 [")) << text;
   EXPECT_TRUE(row.ends_with("]  exact ✓, unclear")) << "two prompts of 1.2 and 2.0 prove nothing\n" << text;
   EXPECT_TRUE(holds(text, "1 run of 2 prompts in 2 alternations with the baseline; a CPU (2 cores); abc.")) << text;
 }
@@ -192,7 +192,7 @@ TEST(Report, PhasesAddUp) {
 TEST(Report, PositionsInCsvAreAllOfThem) {
   const std::string text = shown(swept_lines(), "csv", {"positions"});
   EXPECT_EQ(test::split_lines(text).size(), 1u + 8 * (2 + 8));
-  EXPECT_TRUE(holds(text, "draft_model,0,1,8,8,240,180,120,0.6666666666666666,0.5")) << text;
+  EXPECT_TRUE(holds(text, "draft_model,0,1,8,8,240,180,120,0.6666666666666666,,,0.5")) << text;
 }
 
 TEST(Report, NoDraftsNoPositions) {
@@ -211,7 +211,7 @@ TEST(Report, WhatCannotBeShownIsSaid) {
   EXPECT_TRUE(holds(sentence({}, "terminal", {}), "no results"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "html", {}), "terminal, markdown, csv, json"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "terminal", {"phase"}),
-                    "main, theory, positions, categories, phases, "
+                    "main, theory, positions, categories, latency, phases, "
                     "memory, best"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "csv", {"main", "best"}), "one table"));
   EXPECT_TRUE(holds(sentence({json{{"a", 1}}}, "terminal", {}), "run document"));

@@ -27,7 +27,7 @@ TEST(Summary, AnswersWorkedByHand) {
   EXPECT_DOUBLE_EQ(s.baseline.tokens_per_second, 6.25);
   EXPECT_DOUBLE_EQ(s.speedup.value, 1.6);
   // 36 tokens after the first in 3.6 s, against 36 in 7.2 s.
-  EXPECT_DOUBLE_EQ(s.decode_speedup, 2);
+  EXPECT_DOUBLE_EQ(s.decode_speedup.value, 2);
   EXPECT_NEAR(s.speculative.ms_per_token, 100, 1e-9);
   EXPECT_NEAR(s.speculative.ttft_ms, 20, 1e-9);  // median of 10, 30, 10, 30
   EXPECT_NEAR(s.baseline.ttft_ms, 15, 1e-9);
@@ -59,7 +59,7 @@ TEST(Summary, DecodingBeginsAfterTheFirstRound) {
   // 2 x (9 + 7) tokens in 3.6 s.
   EXPECT_NEAR(s.speculative.decode_tokens_per_second, 32 / 3.6, 1e-9);
   EXPECT_NEAR(s.speculative.ms_per_token, 3600.0 / 32, 1e-9);
-  EXPECT_NEAR(s.decode_speedup, 2 * 32.0 / 36, 1e-9);
+  EXPECT_NEAR(s.decode_speedup.value, 2 * 32.0 / 36, 1e-9);
 }
 
 TEST(Summary, TheoryWorkedByHand) {
@@ -196,7 +196,7 @@ TEST(Summary, APromptWithAFailedRequestIsInNoFigureOfEitherSide) {
   ASSERT_EQ(s.error, "");
   EXPECT_EQ(std::tuple(s.failed_requests, s.left_out, s.prompts), std::tuple(1, 1, 2));
   EXPECT_DOUBLE_EQ(s.speedup.value, without.speedup.value);
-  EXPECT_DOUBLE_EQ(s.decode_speedup, without.decode_speedup);
+  EXPECT_DOUBLE_EQ(s.decode_speedup.value, without.decode_speedup.value);
   for (const auto side : {&Summary::speculative, &Summary::baseline})
     for (const auto figure :
          {&SideFigures::tokens, &SideFigures::seconds, &SideFigures::rounds, &SideFigures::drafted,

@@ -13,12 +13,13 @@ namespace {
 using nlohmann::json;
 
 json measured(const json& changes, Workbench& bench) {
-  json run = {{"target", {{"model", "experiments/models/target"}}},
-              {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}}},
-              {"policy", {{"length", 3}}},
-              {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"memory_mib", 32}}},
-              {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 4}, {"max_new_tokens", 8}}},
-              {"measure", {{"repeats", 1}}}};
+  json run = {
+      {"target", {{"model", "experiments/models/target"}}},
+      {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}}},
+      {"policy", {{"length", 3}}},
+      {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"memory_mib", 32}}},
+      {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 4}, {"repeats", 3}, {"max_new_tokens", 8}}},
+      {"measure", {{"repeats", 1}}}};
   run.merge_patch(changes);
   const json document = complete_run(run, bench.registries(), "test");
   const json line = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});

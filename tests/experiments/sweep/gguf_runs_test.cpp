@@ -18,12 +18,14 @@ class GgufRuns : public testing::Test {
  protected:
   json run(const json& changes) {
     const std::string prompts = folder_.write("p.jsonl", "{\"prompt\": \"Hello, world\"}\n").string();
-    json document = {{"target", {{"model", kModel}}},
-                     {"drafter", {{"name", "draft_model"}, {"model", kModel}}},
-                     {"policy", {{"length", 3}}},
-                     {"engine", {{"batch", 1}, {"device", "cpu"}, {"threads", 1}, {"check", true}}},
-                     {"workload", {{"prompts", prompts}, {"max_new_tokens", 12}, {"ignore_eos", true}}},
-                     {"measure", {{"repeats", 1}, {"warmup", false}}}};
+    json document = {
+        {"target", {{"model", kModel}}},
+        {"drafter", {{"name", "draft_model"}, {"model", kModel}}},
+        {"policy", {{"length", 3}}},
+        {"engine", {{"batch", 1}, {"device", "cpu"}, {"threads", 1}, {"check", true}}},
+        {"workload",
+         {{"prompts", prompts}, {"repeats", 6}, {"lengths", "equal"}, {"max_new_tokens", 12}, {"ignore_eos", true}}},
+        {"measure", {{"repeats", 1}, {"warmup", false}}}};
     document.merge_patch(changes);
     return complete_run(document, bench.registries(), "test");
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/sweep/runner.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 namespace {
@@ -40,19 +41,60 @@ TEST(WarmUp, meets_every_size_of_a_batch_and_prompts_among_decoding) {
   }
 }
 
-TEST(WarmUp, what_a_device_recorded_on_the_way_is_measured_again_and_once) {
-  const auto of = [](std::vector<int> recorded) {
-    std::size_t asked = 0;
-    std::size_t discarded = 0;
-    const auto measure = [&] { return Measured{{{"recorded", recorded.at(asked)}, {"number", asked++}}, {}, {}}; };
-    const Measured m = measure_settled(measure, [&] { ++discarded; });
-    EXPECT_EQ(discarded + 1, asked);
-    EXPECT_EQ(m.measure["number"], asked - 1) << "the last one counts";
+// A measurement of one request that generated `text`.
+Measured measurement(int recorded, double stopped, std::vector<Token> text = {1, 2}) {
+  return {{{"recorded", recorded}, {"stopped_seconds", stopped}, {"seconds", 10.0}}, {std::move(text)}, {""}};
+}
+
+TEST(MeasureKept, what_a_device_recorded_on_the_way_is_measured_again_and_once) {
+  const auto of = [](std::vector<int> recorded, bool settle = true) {
+    std::size_t asked = 0, again = 0;
+    const Taken taken = measure_kept([&] { return measurement(recorded.at(asked++), 0); }, settle, [&] { ++again; });
+    EXPECT_EQ(again + 1, asked);
+    EXPECT_EQ(taken.thrown_away.size() + 1, asked);
+    EXPECT_EQ(taken.measured.measure["recorded"], recorded[asked - 1]) << "the last one counts";
     return asked;
   };
   EXPECT_EQ(of({0}), 1u);
   EXPECT_EQ(of({1, 0}), 2u);
   EXPECT_EQ(of({200, 200}), 2u) << "a device that always records is not measured forever";
+  EXPECT_EQ(of({200}, false), 1u);
+}
+
+TEST(MeasureKept, says_what_was_thrown_away_and_compares_its_outputs) {
+  std::size_t asked = 0;
+  const std::vector<Measured> all = {measurement(7, 0), measurement(0, 0.5, {1, 3}), measurement(0, 0.1)};
+  const Taken taken = measure_kept([&] { return all.at(asked++); }, true, [] {});
+  ASSERT_EQ(taken.thrown_away.size(), 2u) << "2 % of the time may be lost";
+  EXPECT_EQ(taken.thrown_away[0],
+            nlohmann::json(
+                {{"reason", "forwards were recorded"}, {"recorded", 7}, {"seconds", 10.0}, {"differing_texts", 0}}));
+  EXPECT_EQ(taken.thrown_away[1], nlohmann::json({{"reason", "the process was stopped"},
+                                                  {"stopped_seconds", 0.5},
+                                                  {"seconds", 10.0},
+                                                  {"differing_texts", 1}}));
+}
+
+TEST(MeasureKept, a_process_that_is_always_stopped_measures_nothing) {
+  const auto stopped = [] { return measure_kept([] { return measurement(0, 4); }, true, [] {}); };
+  EXPECT_TRUE(says(sentence_of([&] { stopped(); }), "stopped in each of three measurements", "4 of 10 s"));
+}
+
+// A plugin with a static store did other rounds in every alternation.
+TEST(SameAgain, names_alternations_that_differ) {
+  const auto of = [](long rounds, std::vector<Token> text) {
+    const nlohmann::json request = {{"tokens", 2}, {"rounds", rounds}, {"drafted", 3}, {"tested", 3}, {"accepted", 1}};
+    return Measured{{{"requests", {request, request}}}, {{1, 2}, std::move(text)}, {"", ""}};
+  };
+  SameAgain same(true), unasked(false);
+  for (SameAgain* s : {&same, &unasked}) {
+    s->add(of(2, {1, 2}), "baseline", 0), s->add(of(5, {1, 2}), "speculative", 0);
+    s->add(of(2, {1, 2}), "baseline", 1), s->add(of(4, {1, 2}), "speculative", 1);
+    s->add(of(2, {1, 9}), "baseline", 2), s->add(of(5, {1, 2}), "speculative", 2);
+  }
+  EXPECT_EQ(same.as_json()["differing"], nlohmann::json({{{"side", "speculative"}, {"repeat", 1}, {"requests", 2}},
+                                                         {{"side", "baseline"}, {"repeat", 2}, {"requests", 1}}}));
+  EXPECT_EQ(unasked.as_json(), nlohmann::json({{"compared", false}, {"differing", nlohmann::json::array()}}));
 }
 
 TEST(WarmUp, asks_for_no_more_than_the_run) {

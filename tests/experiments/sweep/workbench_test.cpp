@@ -27,7 +27,12 @@ class MadeModels : public testing::Test {
                      {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}, {"dtype", "f32"}}},
                      {"policy", {{"length", 3}}},
                      {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"check", true}}},
-                     {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 3}, {"max_new_tokens", 10}}},
+                     {"workload",
+                      {{"prompts", "experiments/prompts.jsonl"},
+                       {"limit", 3},
+                       {"repeats", 4},
+                       {"lengths", "equal"},
+                       {"max_new_tokens", 10}}},
                      {"measure", {{"repeats", 1}, {"warmup", false}}}};
     document.merge_patch(changes);
     return complete_run(document, bench.registries(), "test");
@@ -113,7 +118,7 @@ TEST_F(MadeModels, InflatedWriteTheSame) {
     json inflated = sampling;
     inflated["target"]["inflate"] = shape_, inflated["drafter"]["inflate"] = shape_;
     const auto want = texts(run(sampling)), have = texts(run(inflated));
-    ASSERT_EQ(want.size(), 9u);
+    ASSERT_EQ(want.size(), 12u);
     EXPECT_EQ(want, have) << temperature;
   }
 }
@@ -125,9 +130,9 @@ TEST_F(MadeModels, SamplesAndPenaltiesOfARun) {
   three["sampling"]["samples"] = 3;
   one["engine"]["reuse_prefixes"] = false;
   const auto alone = texts(run(one)),
-             together = texts(run(three));  // 9 requests each: [sample][prompt] and [prompt][sample]
-  ASSERT_EQ(alone.size(), 9u);
-  ASSERT_EQ(together.size(), 9u);
+             together = texts(run(three));  // [repeat][prompt] and [repeat][prompt][sample]
+  ASSERT_EQ(alone.size(), 12u);
+  ASSERT_EQ(together.size(), 36u);
   for (std::size_t prompt = 0; prompt < 3; ++prompt)
     for (std::size_t sample = 0; sample < 3; ++sample)
       EXPECT_EQ(together[3 * prompt + sample], alone[3 * sample + prompt]) << prompt << ", " << sample;
@@ -166,7 +171,7 @@ TEST_F(MadeModels, RandomOnesServe) {
   EXPECT_EQ(result["target"]["name"], "random " + shape_ + " seed 5");
   EXPECT_EQ(result["agreement"]["differing_texts"], 0);
   const json& m = result["repeats"][0]["speculative"];
-  EXPECT_EQ(m["tokens"], 90) << "nothing ends a random text early";
+  EXPECT_EQ(m["tokens"], 120) << "nothing ends a random text early";
   EXPECT_EQ(m["accepted"], m["tested"]) << "the draft is the target";
 }
 

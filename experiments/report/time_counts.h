@@ -1,0 +1,27 @@
+// How often which time was measured, in bins that are 1 % wide: quantiles of many times, kept in few numbers, and of
+// several measurements together. This module must not know which times these are.
+#pragma once
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+namespace foretoken {
+
+class TimeCounts {
+ public:
+  // Seconds; what is not above 0 counts as a microsecond.
+  void add(double seconds, long times = 1);
+  TimeCounts& operator+=(const TimeCounts& other);
+  long total() const;
+  // The time below which this share of the times lies, within 1 %; NaN where there are none.
+  double quantile(double share) const;
+
+  // {"bin": times}; bin b begins at 1.01^b microseconds. What is no such object is an Error.
+  nlohmann::json as_json() const;
+  static TimeCounts of(const nlohmann::json& counts);
+
+ private:
+  std::map<int, long> times_;  // by bin
+};
+
+}  // namespace foretoken

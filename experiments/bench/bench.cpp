@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kRows[] = {1, 2, 4, 5, 8, 16, 32, 64};
+const std::vector<int> kRows = {1, 2, 4, 5, 8, 16, 32, 64};
 constexpr double kMiB = 1 << 20;
 
 // The numbers of one run, in seconds, bytes and operations.
@@ -63,16 +63,17 @@ std::vector<std::pair<std::string, double>> peaks_by_instructions(int threads, i
 }
 
 // All measurements alternate, so other load on the machine affects all alike.
-Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, const std::string& dtype, int repeats) {
+Findings measure(CpuBackend& cpu, const std::vector<ProductShape>& shapes, const std::string& dtype, int repeats,
+                 const std::vector<int>& rows_of_products) {
   const WeightStream stream(cpu, shapes, dtype);
-  const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes, std::end(kRows)[-1]);
+  const std::map<std::int64_t, Tensor> inputs = inputs_of(shapes, std::ranges::max(rows_of_products));
   std::vector<ReadProbe> probes = probes_of(cpu, stream);
   std::vector<std::vector<double>> reads(probes.size());
   std::vector<double> peaks, forks;
   std::map<int, std::vector<std::vector<double>>> times;  // rows -> by shape -> of each repeat
   for (int r = 0; r < repeats; ++r) {
     for (std::size_t i = 0; i < probes.size(); ++i) reads[i].push_back(probes[i].bytes_a_second());
-    for (const int rows : kRows) {
+    for (const int rows : rows_of_products) {
       for (int i = 0; i < ReadProbe::kWarmUp; ++i) stream.run(cpu, inputs, rows);
       const std::vector<double> seconds = stream.run(cpu, inputs, rows);
       times[rows].resize(seconds.size());
@@ -104,10 +105,10 @@ void print(const Findings& f) {
       f.dtype.c_str(), double(f.bytes) / 1e6, f.ceiling.bytes_a_second / 1e9, f.ceiling.operations_a_second / 1e9);
   std::printf(
       "roofline(n) = max(bytes / bandwidth, operations / peak)\n\n%6s %10s %11s %8s %10s %8s %9s   ratio by product:",
-      "rows", "time us", "roofline us", "ratio", "of 1 row", "GB/s", "GFLOP/s");
+      "rows", "time us", "roofline us", "ratio", "of first", "GB/s", "GFLOP/s");
   for (const ProductShape& s : f.shapes) std::printf(" %8s", s.name.c_str());
   std::printf("\n");
-  const double one = f.seconds.at(1).back();
+  const double one = f.seconds.begin()->second.back();
   for (const auto& [rows, seconds] : f.seconds) {
     const double time = seconds.back(), roofline = f.ceiling.roofline(f.shapes, rows);
     std::printf("%6d %10.1f %11.1f %8.2f %9.2fx %8.1f %9.0f %20s", rows, time * 1e6, roofline * 1e6, time / roofline,
@@ -173,8 +174,8 @@ double Ceiling::roofline(const std::vector<ProductShape>& shapes, int rows) cons
 namespace {
 
 constexpr const char* kNoBars =
-    "the bars are for the demo pair in bf16 with the best instructions: --model, --dtype and --instructions leave them "
-    "out";
+    "the bars are for the demo pair in bf16 with the best instructions and 1 to 64 rows: --model, --dtype, --rows and "
+    "--instructions leave them out";
 
 // The bars of products, for the demo target's shapes and the best instructions.
 std::vector<Bar> product_bars(const Findings& f) {
@@ -200,14 +201,16 @@ ModelConfig config_of(const std::string& model) {
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
-  const bool demo = options.model.empty(), bars_too = demo && options.instructions.empty() && options.dtype == "bf16";
+  const bool demo = options.model.empty(),
+             bars_too = demo && options.instructions.empty() && options.dtype == "bf16" && options.rows.empty();
   if (options.dtype != "bf16" && options.dtype != "f32" && !find_precision(options.dtype))
     throw Error("unknown dtype '" + options.dtype + "'; known: bf16, f32 and the formats of /target/dtype");
   BenchFile results(options.results, "products");
   const std::vector<ProductShape> shapes = demo ? demo_shapes() : shapes_of(config_of(options.model));
   const int repeats = std::max(options.repeats, 1);
   const std::unique_ptr<Backend> backend = make_cpu_backend(options.threads, options.instructions);
-  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, options.dtype, repeats);
+  const Findings findings = measure(static_cast<CpuBackend&>(*backend), shapes, options.dtype, repeats,
+                                    options.rows.empty() ? kRows : options.rows);
   std::vector<Bar> bars;
   if (bars_too) {
     bars = product_bars(findings);

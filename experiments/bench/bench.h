@@ -18,6 +18,7 @@ struct BenchOptions {
   bool json = false;           // print JSON instead of tables
   std::string instructions;    // of the cpu backend; empty: the best
   int repeats = 40;            // of every measurement; medians are reported
+  std::vector<int> rows;       // of the products; empty: 1 to 64
   std::string results;         // a JSON line is appended here; empty: nowhere
 };
 

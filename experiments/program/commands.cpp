@@ -229,6 +229,9 @@ void add_product_options(CLI::App& command, BenchOptions& g) {
       ->capture_default_str();
   command.add_option("--instructions", g.instructions,
                      "amx, avx512bf16, avx512vnni, avx512, avx2 or scalar (default: the best)");
+  command.add_option("--rows", g.rows, "rows of the products, separated by commas (default: 1 to 64)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 8192));
   command.add_option("--repeats", g.repeats, "repeats of every measurement; medians are reported")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -251,7 +254,7 @@ void add_bench(CLI::App& app, Action& action) {
       c->add_option("--soak", soak->file,
                     "serve thousands of queued requests of a run instead: experiments/configs/soak.json")
           ->excludes(file);
-  for (const char* shapes : {"--model", "--dtype", "--threads", "--instructions", "--repeats"})
+  for (const char* shapes : {"--model", "--dtype", "--threads", "--instructions", "--rows", "--repeats"})
     c->get_option(shapes)->excludes(file)->excludes(endured);
   c->add_option("--requests", soak->requests, "number of requests of --soak")
       ->check(CLI::Range(1, 100000000))

@@ -147,6 +147,8 @@ std::string Cell::shown() const {
   return figures + mark;
 }
 
+void Row::add(std::vector<Cell> more) { cells.insert(cells.end(), more.begin(), more.end()); }
+
 std::string Table::terminal(int width) const {
   const Table table = printable_table(*this);
   const int prose = width > 0 ? std::max(width, 40) : kProse;

@@ -33,6 +33,8 @@ struct Row {
   std::vector<Cell> cells;  // one per column, or fewer if a sentence follows
   std::string sentence;     // spans the columns without cells: why there are no figures
   bool rule_before = false;
+
+  void add(std::vector<Cell> more);
 };
 
 struct Table {

@@ -15,20 +15,6 @@ constexpr std::size_t kPositions = 12;  // shown side by side; CSV and JSON have
 constexpr const char* kNotFull = "~";
 constexpr double kSteadyShare = 0.75;
 
-std::vector<json> runs_of(const std::vector<Summary>& summaries) {
-  std::vector<json> runs;
-  for (const Summary& summary : summaries) runs.push_back(summary.run());
-  return runs;
-}
-
-Axes axes_of(const std::vector<Summary>& summaries) {
-  std::set<std::string> named;
-  for (const Summary& summary : summaries)
-    if (summary.line.contains("axes") && summary.line["axes"].is_object())
-      for (const auto& [pointer, value] : summary.line["axes"].items()) named.insert(pointer);
-  return Axes(runs_of(summaries), {named.begin(), named.end()});
-}
-
 Table with_axes(const View& view, std::string title, std::vector<Column> columns) {
   Table table;
   table.title = std::move(title);
@@ -36,8 +22,6 @@ Table with_axes(const View& view, std::string title, std::vector<Column> columns
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
   return table;
 }
-
-void add(Row& row, std::vector<Cell> cells) { row.cells.insert(row.cells.end(), cells.begin(), cells.end()); }
 
 // "exact ✓, loses": the promise, whether the outputs kept it, and whether speculation loses.
 std::string notes_of(const Summary& s) {
@@ -59,10 +43,6 @@ std::string notes_of(const Summary& s) {
 
 std::string theory_mark(const Summary& s) { return s.theory.full_length || s.theory.branched ? "" : kNotFull; }
 
-std::string counted(std::size_t n, const std::string& noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
-
 // Of runs that differ only in their policy, the one that drafted the most positions.
 std::vector<std::size_t> longest_of(const View& view) {
   std::vector<std::size_t> found;
@@ -80,20 +60,6 @@ std::vector<std::size_t> longest_of(const View& view) {
   return found;
 }
 
-// "NVIDIA H200, a CPU (64 cores)": the device that ran, and its host.
-std::string machine_name(const json& machine) {
-  if (!machine.is_object() || !machine.contains("cpu") || !machine["cpu"].is_string()) return "";
-  const std::string host =
-      machine["cpu"].get<std::string>() + (machine.contains("cores") ? " (" + machine["cores"].dump() + " cores)" : "");
-  const std::string description = machine.value("device", "") == "cuda" ? machine.value("description", "") : "";
-  return (description.empty() ? "" : description.substr(0, description.find(',')) + ", ") + host;
-}
-
-// "abc", or "several commits".
-std::string common(const std::set<std::string>& values, const std::string& noun) {
-  return values.empty() ? "" : values.size() == 1 ? *values.begin() : "several " + noun;
-}
-
 }  // namespace
 
 std::string kind_of(const std::string& promise) { return promise.substr(0, promise.find_first_of(",:")); }
@@ -101,99 +67,6 @@ std::string kind_of(const std::string& promise) { return promise.substr(0, promi
 std::string standing(const Interval& speedup) {
   if (!speedup.bounded()) return "";
   return speedup.against(1) > 0 ? "" : speedup.against(1) < 0 ? "loses" : "unclear";
-}
-
-View::View(const std::vector<json>& lines) : View(of(summarize(lines))) {}
-
-View View::of(std::vector<Summary> summaries) {
-  if (summaries.empty())
-    throw Error("there are no results to show: the file holds no line; `foretoken run FILE.json` writes some");
-  Axes axes = axes_of(summaries);
-  std::vector<Summary> ordered;
-  for (const std::size_t i : axes.order(runs_of(summaries))) ordered.push_back(std::move(summaries[i]));
-  return View(std::move(ordered), std::move(axes));
-}
-
-View::View(std::vector<Summary> summaries, Axes axes_of_them)
-    : cells(std::move(summaries)), axes(std::move(axes_of_them)) {
-  const Summary* first = nullptr;
-  for (const Summary& s : cells) {
-    if (s.failed()) continue;
-    mixed_ |= first && kind_of(first->promise) != kind_of(s.promise);
-    first = &s;
-  }
-}
-
-std::vector<Column> View::columns() const {
-  std::vector<Column> found = axes.table_columns();
-  if (mixed_)
-    found.push_back({"output", "promise", "what the verifier promises; lossy: the output differs from plain decoding's",
-                     Kind::text});
-  return found;
-}
-
-std::vector<Cell> View::promise(std::size_t i) const {
-  if (!mixed_) return {};
-  return {Cell::of(cells[i].promise.empty() ? "-" : kind_of(cells[i].promise))};
-}
-
-std::string View::origin() const {
-  std::set<std::string> commits, machines, laws;
-  std::set<int> repeats, prompts;
-  const auto shared = std::ranges::count_if(
-      cells, [](const Summary& s) { return !s.failed() && s.line.value("shared_baseline", json()) == true; });
-  for (const Summary& s : cells) {
-    const json machine = s.line.value("machine", json::object());
-    if (s.line.contains("commit") && s.line["commit"].is_string()) commits.insert(s.line["commit"]);
-    if (const std::string name = machine_name(machine); !name.empty()) machines.insert(name);
-    if (s.failed()) continue;
-    if (kind_of(s.promise) != "exact" && !s.promise.empty()) laws.insert(s.promise);
-    repeats.insert(s.repeats);
-    prompts.insert(s.prompts);
-  }
-  std::string found = counted(cells.size(), "run");
-  if (!repeats.empty())
-    found += " of " + counted(*prompts.begin(), "prompt") + (prompts.size() > 1 ? " or more" : "") + " in " +
-             counted(*repeats.begin(), "alternation") + (repeats.size() > 1 ? " or more" : "") + " with the baseline";
-  for (const std::string& part : {common(machines, "machines"), common(commits, "commits")})
-    if (!part.empty()) found += "; " + part;
-  found += ".";
-  if (shared > 0)
-    found += " Baselines of " + counted(std::size_t(shared), "run") +
-             " were shared with other runs (--share-baselines), not measured in alternation.";
-  for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
-  return found + failures_note(cells);
-}
-
-std::string View::models() const {
-  std::string found;
-  bool made = false;
-  for (const char* group : {"target", "drafter"}) {
-    std::set<std::string> texts;
-    for (const Summary& s : cells) {
-      const json& run = s.run();
-      const json text = told(run, "/" + std::string(group) + "/model");
-      if (!text.is_string()) continue;
-      texts.insert(text);
-      made |= text != run[group]["model"];
-    }
-    for (bool first = true; const std::string& text : texts) {
-      found += !first ? ", " : std::string(found.empty() ? "" : "; ") + group + ": ";
-      found += text, first = false;
-    }
-  }
-  return made ? found : "";
-}
-
-Row View::start(std::size_t i) const {
-  Row row;
-  row.cells = axes.cells(cells[i].run());
-  for (Cell& cell : promise(i)) row.cells.push_back(std::move(cell));
-  row.sentence = cells[i].error;
-  std::vector<std::size_t> group;
-  for (std::size_t axis = 0; axis + 1 < axes.columns().size(); ++axis) group.push_back(axis);
-  row.rule_before = i > 0 && !axes.equal(cells[i - 1].run(), cells[i].run(), group);
-  return row;
 }
 
 Table main_table(const View& view) {
@@ -225,10 +98,10 @@ Table main_table(const View& view) {
     const Summary& s = view.cells[i];
     Row row = view.start(i);
     if (!s.failed())
-      add(row, {Cell::of(s.alpha.value, 2), Cell::of(s.accept_rate.value, 2), Cell::of(s.tau.value, 2),
-                Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second.value, 1),
-                Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.steady_speedup.value, 2), Cell::of(s.speedup, 2),
-                Cell::of(notes_of(s))});
+      row.add({Cell::of(s.alpha.value, 2), Cell::of(s.accept_rate.value, 2), Cell::of(s.tau.value, 2),
+               Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second.value, 1),
+               Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.steady_speedup.value, 2), Cell::of(s.speedup, 2),
+               Cell::of(notes_of(s))});
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -250,10 +123,10 @@ Table theory_table(const View& view) {
     const Summary& s = view.cells[i];
     if (s.failed()) continue;
     Row row = view.start(i);
-    add(row,
-        {Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(s.theory.tau, 2, theory_mark(s)),
-         Cell::of(s.theory.mean_drafted, 2), Cell::of(s.theory.plain_ms, 2), Cell::of(s.theory.draft_ms, 2),
-         Cell::of(s.theory.verify_ms, 2), Cell::of(s.theory.speedup, 2, theory_mark(s)), Cell::of(s.speedup.value, 2)});
+    row.add({Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(s.theory.tau, 2, theory_mark(s)),
+             Cell::of(s.theory.mean_drafted, 2), Cell::of(s.theory.plain_ms, 2), Cell::of(s.theory.draft_ms, 2),
+             Cell::of(s.theory.verify_ms, 2), Cell::of(s.theory.speedup, 2, theory_mark(s)),
+             Cell::of(s.speedup.value, 2)});
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -276,7 +149,7 @@ std::vector<Table> position_tables(const View& view) {
       Row row = view.start(i);
       row.rule_before = false;
       for (const PositionFigures& at : view.cells[i].positions)
-        if (std::size_t(at.position) <= kPositions) add(row, {Cell::of(t == 0 ? at.rate : at.reached, 2)});
+        if (std::size_t(at.position) <= kPositions) row.add({Cell::of(t == 0 ? at.rate : at.reached, 2)});
       tables[t].rows.push_back(std::move(row));
     }
   }
@@ -301,8 +174,8 @@ Table category_table(const View& view, bool fastest_alone) {
       Row row = view.start(i);
       row.rule_before = first && !table.rows.empty();
       first = false;
-      add(row, {Cell::of(category.name), Cell::of(category.prompts, 0), Cell::of(category.alpha, 2),
-                Cell::of(category.tau, 2), Cell::of(category.speedup, 2), Cell::of(standing(category.speedup))});
+      row.add({Cell::of(category.name), Cell::of(category.prompts, 0), Cell::of(category.alpha, 2),
+               Cell::of(category.tau, 2), Cell::of(category.speedup, 2), Cell::of(standing(category.speedup))});
       table.rows.push_back(std::move(row));
     }
   }

@@ -1,4 +1,4 @@
-// Tables of the cost of speculation and the best lengths: phases, best lengths; and tables of all figures, for CSV.
+// Tables of the cost of speculation: phases, memory; and tables of all figures, for CSV.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,8 +10,6 @@ namespace {
 
 using Kind = Column::Kind;
 
-void add(Row& row, std::vector<Cell> cells) { row.cells.insert(row.cells.end(), cells.begin(), cells.end()); }
-
 // Milliseconds per step and their share of the step.
 Cell part(double seconds, const SideFigures& side) {
   char share[16];
@@ -20,13 +18,6 @@ Cell part(double seconds, const SideFigures& side) {
 }
 
 Cell megabytes(double bytes) { return Cell::of(bytes / 1e6, 1); }
-
-std::string policy_label(const View& view, std::size_t cell) {
-  std::string found;
-  for (const std::size_t axis : view.axes.of_policy())
-    found += (found.empty() ? "" : " ") + view.axes.cell(axis, view.cells[cell].run()).shown();
-  return found;
-}
 
 std::string text_of(const Summary& s, const char* key) {
   return s.line.contains(key) && s.line[key].is_string() ? s.line[key].get<std::string>() : "";
@@ -119,9 +110,9 @@ Table phase_table(const View& view) {
     const double draft = p.draft_forward + p.draft_other;
     if (view.cells[i].failed()) continue;
     Row row = view.start(i);
-    add(row, {Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side),
-              part(p.verify, side), part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
-              Cell::of(1000 * plain.phases.total / plain.steps, 2), percent(plain.overhead)});
+    row.add({Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side),
+             part(p.verify, side), part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
+             Cell::of(1000 * plain.phases.total / plain.steps, 2), percent(plain.overhead)});
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -144,134 +135,8 @@ Table memory_table(const View& view) {
     const MemoryFigures &m = view.cells[i].speculative.memory, &plain = view.cells[i].baseline.memory;
     if (view.cells[i].failed() || std::isnan(m.target_weights)) continue;
     Row row = view.start(i);
-    add(row, {megabytes(m.target_weights), megabytes(m.draft_weights), megabytes(m.cache), megabytes(m.cache_used),
-              megabytes(m.scratch), megabytes(m.total()), megabytes(plain.total())});
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
-
-Table latency_table(const View& view) {
-  Table table;
-  table.title = "Latency, milliseconds";
-  table.columns = view.columns();
-  const std::vector<Column> columns = {
-      {"side", "side", "with speculation, or plain decoding", Kind::text},
-      {"ttft 50", "ttft_p50", "from a request's submission to its first token: what 50, 90, 99 of 100 do not exceed"},
-      {"90", "ttft_p90", ""},
-      {"99", "ttft_p99", ""},
-      {"tpot 50", "tpot_p50", "a request's time after its first round / the tokens after it"},
-      {"99", "tpot_p99", ""},
-      {"gap 50", "gap_p50", "between the rounds of a request, which deliver one or more tokens; within 1 %"},
-      {"90", "gap_p90", ""},
-      {"99", "gap_p99", ""},
-      {"whole 50", "whole_p50", "from a request's submission to its end"},
-      {"99", "whole_p99", ""}};
-  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    if (view.cells[i].failed()) continue;
-    for (const auto& [name, side] :
-         {std::pair("plain", &view.cells[i].baseline), std::pair("drafts", &view.cells[i].speculative)}) {
-      const LatencyFigures& l = side->latency;
-      Row row = view.start(i);
-      row.rule_before = row.rule_before && side == &view.cells[i].baseline;
-      add(row, {Cell::of(name), Cell::of(l.ttft.p50, 1), Cell::of(l.ttft.p90, 1), Cell::of(l.ttft.p99, 1),
-                Cell::of(l.tpot.p50, 2), Cell::of(l.tpot.p99, 2), Cell::of(l.gap.p50, 2), Cell::of(l.gap.p90, 2),
-                Cell::of(l.gap.p99, 2), Cell::of(l.whole.p50, 0), Cell::of(l.whole.p99, 0)});
-      table.rows.push_back(std::move(row));
-    }
-  }
-  return table;
-}
-
-namespace {
-
-// The groups of runs that are equal but for their policy, without failed ones.
-std::vector<std::vector<std::size_t>> groups_of(const View& view) {
-  std::vector<std::vector<std::size_t>> found;
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    if (view.cells[i].failed() || !view.cells[i].speedup.known()) continue;
-    const auto known = std::ranges::find_if(found, [&](const auto& group) {
-      return view.axes.equal(view.cells[group[0]].run(), view.cells[i].run(), view.axes.outside_policy());
-    });
-    if (known == found.end())
-      found.push_back({i});
-    else
-      known->push_back(i);
-  }
-  return found;
-}
-
-// Without bounds where the interval of the run has none.
-Resampled resampled_speedup(const Summary& s) {
-  return s.speedup.bounded() ? resampled(s.samples.speedup) : Resampled{s.speedup.value, {}};
-}
-
-// Those of a group that are not clearly slower than its fastest.
-std::vector<std::size_t> as_good_as(const View& view, std::size_t fastest, const std::vector<std::size_t>& group) {
-  const Summary& base = view.cells[fastest];
-  std::vector<std::size_t> others, found;
-  std::vector<Resampled> ratios;
-  for (const std::size_t i : group) {
-    if (i == fastest) continue;
-    const Summary& s = view.cells[i];
-    const bool comparable = s.samples.prompts == base.samples.prompts && s.speedup.bounded() && base.speedup.bounded();
-    ratios.push_back(comparable ? resampled_ratio(base.samples.speedup, s.samples.speedup, false)
-                                : Resampled{s.speedup.value / base.speedup.value, {}});
-    others.push_back(i);
-  }
-  const std::vector<Interval> intervals = simultaneous_intervals(ratios);
-  for (std::size_t k = 0; k < others.size(); ++k)
-    if (intervals[k].against(1) == 0) found.push_back(others[k]);
-  return found;
-}
-
-}  // namespace
-
-std::vector<Best> best_of(const View& view) {
-  std::vector<Best> found;
-  for (const std::vector<std::size_t>& group : groups_of(view)) {
-    std::vector<Resampled> all;
-    for (const std::size_t i : group) all.push_back(resampled_speedup(view.cells[i]));
-    const std::size_t k =
-        std::size_t(std::ranges::max_element(all, {}, &Resampled::value) - all.begin());  // the first of equal ones
-    found.push_back({group[k], group.size(), simultaneous_intervals(all)[k], as_good_as(view, group[k], group)});
-  }
-  return found;
-}
-
-Table best_table(const View& view) {
-  Table table;
-  table.title = "Best draft length";
-  const std::vector<Column> opening = view.columns();
-  for (const std::size_t axis : view.axes.outside_policy()) table.columns.push_back(opening[axis]);
-  if (view.mixed()) table.columns.push_back(opening.back());
-  std::string name;
-  for (const std::size_t axis : view.axes.of_policy())
-    name += (name.empty() ? "" : " ") + view.axes.columns()[axis].title;
-  const std::vector<Column> columns = {
-      {"best " + name, "best", "the fastest one, picked from these results", Kind::text},
-      {"of", "candidates", "how many it was picked from"},
-      {"speedup [95 %]", "best_speedup",
-       "its speedup, with an interval that accounts for the choice: those of all candidates hold together in 95 of 100 "
-       "cases",
-       Kind::interval},
-      {"alpha", "alpha", ""},
-      {"tau", "tau", ""},
-      {"no clear difference", "as_good",
-       "others that are not clearly slower, prompt by prompt; their intervals hold together", Kind::text},
-      {"notes", "notes", "", Kind::text}};
-  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
-  for (const Best& best : best_of(view)) {
-    const Summary& s = view.cells[best.cell];
-    Row row;
-    for (const std::size_t axis : view.axes.outside_policy()) row.cells.push_back(view.axes.cell(axis, s.run()));
-    add(row, view.promise(best.cell));
-    std::string others;
-    for (const std::size_t i : best.as_good) others += (others.empty() ? "" : ", ") + policy_label(view, i);
-    add(row,
-        {Cell::of(policy_label(view, best.cell)), Cell::of(double(best.candidates), 0), Cell::of(best.speedup, 2),
-         Cell::of(s.alpha.value, 2), Cell::of(s.tau.value, 2), Cell::of(others), Cell::of(standing(best.speedup))});
+    row.add({megabytes(m.target_weights), megabytes(m.draft_weights), megabytes(m.cache), megabytes(m.cache_used),
+             megabytes(m.scratch), megabytes(m.total()), megabytes(plain.total())});
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -301,8 +166,8 @@ Table every_position_table(const View& view) {
   for (std::size_t i = 0; i < view.cells.size(); ++i)
     for (const PositionFigures& at : view.cells[i].positions) {
       Row row = view.start(i);
-      add(row, {Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0),
-                Cell::of(Interval{at.rate, at.rate_interval.low, at.rate_interval.high}, 4), Cell::of(at.reached, 4)});
+      row.add({Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0),
+               Cell::of(Interval{at.rate, at.rate_interval.low, at.rate_interval.high}, 4), Cell::of(at.reached, 4)});
       table.rows.push_back(std::move(row));
     }
   return table;

@@ -133,8 +133,8 @@ std::vector<RunKey> keys_of_engine() {
   };
 }
 
-// On what, and how it is measured.
-std::vector<RunKey> keys_of_workload_and_measure() {
+// On what.
+std::vector<RunKey> keys_of_workload() {
   return {
       path("/workload/prompts",
            "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
@@ -167,6 +167,12 @@ std::vector<RunKey> keys_of_workload_and_measure() {
               "tokens generated per request at most; cut to the target's context"),
       strings("/workload/stop", "strings that end a request; the token that completes one is the last"),
       boolean("/workload/ignore_eos", false, "continue after an end-of-sequence token, for cost studies"),
+  };
+}
+
+// How it is measured.
+std::vector<RunKey> keys_of_measure() {
+  return {
       integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true,
@@ -241,7 +247,7 @@ std::string range_of(const RunKey& k) {
 const std::vector<RunKey>& run_keys() {
   static const std::vector<RunKey> keys = [] {
     std::vector<RunKey> all = keys_of_models_and_sampling();
-    for (const auto& more : {keys_of_engine(), keys_of_workload_and_measure()})
+    for (const auto& more : {keys_of_engine(), keys_of_workload(), keys_of_measure()})
       std::ranges::copy(more, std::back_inserter(all));
     return all;
   }();

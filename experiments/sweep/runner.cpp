@@ -24,37 +24,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are full for most of the time
-
-// The prompts of a workload, at least so many.
-std::vector<Prompt> prompts_for(const json& w, std::size_t least, const std::filesystem::path& beside) {
-  const std::size_t limit = w["limit"];
-  const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"],
-                                      limit == 0 ? 0 : int(std::max(limit, least)));
-  if (prompts.size() < least)
-    throw Error("the workload has " + std::to_string(prompts.size()) + " prompts, and a batch needs " +
-                std::to_string(kRequestsAPlace) + " distinct requests for each of its places: " +
-                std::to_string(least * w["repeats"].get<std::size_t>()) +
-                "; name a file with more prompts, or set /workload/repeats, which serves other samples of each");
-  return prompts;
-}
-
 // Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
 // verifier.
 bool comparable(const json& run, const Soundness& soundness) {
   return run["sampling"]["temperature"] == 0 || soundness.path_identical();
 }
-
-// Outputs of both sides that were compared, and that differ. A request that failed on one side is not compared.
-struct Agreement {
-  long compared = 0, different = 0;
-  void add(const Measured& a, const Measured& b) {
-    for (std::size_t i = 0; i < a.texts.size(); ++i) {
-      if (!a.failures[i].empty() || !b.failures[i].empty()) continue;
-      ++compared, different += a.texts[i] != b.texts[i];
-    }
-  }
-};
 
 // Records the failed requests. If all of one side failed, nothing was measured, which is an Error.
 void note_failures(const Measured& m, const std::vector<Job>& jobs, const char* side, int repeat, json& line) {
@@ -182,86 +156,6 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
 }
 
 }  // namespace
-
-std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesystem::path& beside) {
-  const json& w = run["workload"];
-  const std::size_t wanted = kRequestsAPlace * run["engine"]["batch"].get<std::size_t>(), repeats = w["repeats"];
-  const std::uint64_t samples = run["sampling"]["samples"];
-  const auto prompts = prompts_for(w, (wanted + repeats - 1) / repeats, beside);
-  const auto target = bench.target(run, beside);
-  const auto tokenizer = bench.tokenizer(target_of(run), beside);
-  const auto chat = chat_of(run, beside);
-  const bool drawn = w["lengths"] == "drawn";
-  std::vector<Job> jobs;
-  for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
-    for (const Prompt& p : prompts) {
-      const int first = int(jobs.size());
-      for (std::uint64_t k = 0; k < samples; ++k) {
-        jobs.push_back({request_of(run, target->info(), tokenizer, chat, p, repeat * samples + k), p.number, p.category,
-                        k > 0 ? first : -1});
-        int& most = jobs.back().request.limits.max_new_tokens;
-        if (drawn) most = drawn_length(p.number, repeat, most);
-      }
-    }
-  return jobs;
-}
-
-std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
-  constexpr std::size_t kTokens = 16;  // of the first batch, at most
-  jobs.resize(std::min(jobs.size(), 2 * batch));
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    int& most = jobs[i].request.limits.max_new_tokens;
-    most = std::min(most, std::max(1, int(kTokens * (i + 1) / batch)));
-  }
-  return jobs;
-}
-
-Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again) {
-  constexpr int kMost = 3;
-  constexpr double kStopped = 0.02;  // of the time
-  std::vector<Measured> thrown;
-  Taken taken;
-  for (int stopped = 0;;) {
-    Measured found = measure();
-    const double seconds = found.measure.at("seconds"), lost = found.measure.value("stopped_seconds", 0.0);
-    const bool recorded = settle && thrown.empty() && found.measure.at("recorded") != 0,
-               halted = lost > kStopped * seconds;
-    if (!recorded && !halted) {
-      taken.measured = std::move(found);
-      break;
-    }
-    if (halted && ++stopped == kMost)
-      throw Error("the process was stopped in each of three measurements, the last time for " +
-                  std::to_string(std::lround(lost)) + " of " + std::to_string(std::lround(seconds)) +
-                  " s; run it again on a machine that does not suspend it");
-    json why{{"reason", halted ? "the process was stopped" : "forwards were recorded"}, {"seconds", seconds}};
-    why[halted ? "stopped_seconds" : "recorded"] = halted ? json(lost) : found.measure.at("recorded");
-    taken.thrown_away.push_back(std::move(why));
-    thrown.push_back(std::move(found));
-    again();
-  }
-  for (std::size_t i = 0; i < thrown.size(); ++i) {
-    Agreement agreement;
-    agreement.add(thrown[i], taken.measured);
-    taken.thrown_away[i]["differing_texts"] = agreement.different;
-  }
-  return taken;
-}
-
-void SameAgain::add(const Measured& measured, const char* side, int repeat) {
-  if (!compared_) return;
-  First now{{}, measured.texts};
-  for (const json& request : measured.measure.at("requests")) {
-    now.counts.emplace_back();
-    for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted"})
-      now.counts.back().push_back(request.at(key).get<long>());
-  }
-  const auto [known, fresh] = first_.try_emplace(side, now);
-  int differing = 0;
-  for (std::size_t i = 0; i < now.counts.size() && !fresh; ++i)
-    differing += now.counts[i] != known->second.counts[i] || now.texts[i] != known->second.texts[i];
-  if (differing > 0) differing_.push_back({{"side", side}, {"repeat", repeat}, {"requests", differing}});
-}
 
 bool Baselines::known(const json& run) const {
   const auto found = measured_.find(baseline_of(run));

@@ -9,53 +9,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/sweep/measure.h"
+#include "experiments/sweep/jobs.h"
+#include "experiments/sweep/kept.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 
 namespace foretoken {
-
-// The requests of a complete run: its prompts, each with its samples, as often as /workload/repeats says (with other
-// sample numbers, so other draws). The prompts are /workload/limit of the file's, but at least as many as six requests
-// for each place of the batch need; fewer are an Error. With "drawn" lengths every request ends after a number of
-// tokens between half of max_new_tokens and all of them, which depends on its prompt and repeat alone: requests of
-// equal lengths would end, and read prompts, all at once.
-std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
-
-// The warm-up requests, served before a run is measured: its first ones, shortened. They end one after another and
-// others start, so every batch size (above 16: sizes close together) and mixes of prompts and decoding occur, if the
-// run has enough requests. A device may time its implementations of a product when it first gets a number of rows.
-std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
-
-// A measurement that counts, and those before it that do not: [{"reason", "seconds", "recorded" or "stopped_seconds",
-// "differing_texts"}], whose outputs were compared with its.
-struct Taken {
-  Measured measured;
-  nlohmann::json thrown_away = nlohmann::json::array();
-};
-// Measures again, after again(), where a device recorded forwards meanwhile (milliseconds each; the same requests have
-// the same forwards, which are then replayed; once, and only with `settle`), or where the process was stopped for more
-// than 2 % of the time. Stopped in each of three measurements is an Error.
-Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again);
-
-// Whether all alternations of a side did the same: its requests have equal counts of tokens, rounds and drafts, and
-// equal outputs, since their draws are equal. {"compared", "differing": [{"side", "repeat", "requests"}]}; what learns
-// is not compared.
-class SameAgain {
- public:
-  explicit SameAgain(bool compared) : compared_(compared) {}
-  void add(const Measured& measured, const char* side, int repeat);
-  nlohmann::json as_json() const { return {{"compared", compared_}, {"differing", differing_}}; }
-
- private:
-  struct First {
-    std::vector<std::vector<long>> counts;  // of each request
-    std::vector<std::vector<Token>> texts;
-  };
-  bool compared_;
-  std::map<std::string, First> first_;  // by side
-  nlohmann::json differing_ = nlohmann::json::array();
-};
 
 // Baselines shared by all runs of a sweep that differ only in drafter and policy. Valid where absolute times are stable
 // (an exclusive GPU), not on a shared CPU, where only alternating measurements can be compared.

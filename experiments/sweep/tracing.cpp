@@ -38,7 +38,7 @@ void record_trace(const std::filesystem::path& file, const json& line, const std
   std::vector<TracedRequest> requests;
   for (const Job& job : jobs) {
     by_stream[job.request.stream] = {int(requests.size()), int(job.request.prompt.size())};
-    requests.push_back({job.prompt, job.category, int(job.request.prompt.size())});
+    requests.push_back({job.prompt, job.category, int(job.request.prompt.size()), job.request.limits.max_new_tokens});
   }
   Recorder recorder(recording, std::move(by_stream));
   const Registries registries = recorder.recording(bench.registries(), run.at("verifier"));

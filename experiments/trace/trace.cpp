@@ -44,6 +44,12 @@ void expect(bool holds, const std::string& where, const std::string& why) {
   if (!holds) throw Error(where + ": " + why + kAgain);
 }
 
+// Traces from before lengths were drawn have no fourth number: the run's own.
+bool is_request(const json& r) {
+  return r.is_array() && (r.size() == 3 || r.size() == 4) && r[0].is_number_integer() && r[1].is_string() &&
+         r[2].is_number_integer() && (r.size() == 3 || (r[3].is_number_integer() && r[3] >= 1 && r[3] <= 1 << 30));
+}
+
 void read_header(const json& line, const std::string& where, Trace& trace) {
   expect(line["line"] == "header", where, "the first line of a trace must be its header");
   const json run = line.value("run", json());
@@ -68,9 +74,9 @@ void read_header(const json& line, const std::string& where, Trace& trace) {
   const json requests = line.value("requests", json());
   expect(requests.is_array() && !requests.empty(), where, "the header lists no requests");
   for (const json& r : requests) {
-    expect(r.is_array() && r.size() == 3 && r[0].is_number_integer() && r[1].is_string() && r[2].is_number_integer(),
-           where, "the header lists " + shown(r) + " among its requests");
-    trace.requests.push_back({r[0].get<int>(), r[1].get<std::string>(), r[2].get<int>()});
+    expect(is_request(r), where, "the header lists " + shown(r) + " among its requests");
+    trace.requests.push_back({r[0].get<int>(), r[1].get<std::string>(), r[2].get<int>(),
+                              r.size() > 3 ? r[3].get<int>() : run["workload"]["max_new_tokens"].get<int>()});
   }
   trace.header = line;
 }
@@ -147,8 +153,8 @@ std::optional<Budget> Trace::budget() const {
 }
 
 int Trace::most_tokens(int request) const {
-  const int room = header.at("positions").get<int>() - requests[std::size_t(request)].prompt_tokens;
-  return std::min(run().at("workload").at("max_new_tokens").get<int>(), room);
+  const TracedRequest& asked = requests[std::size_t(request)];
+  return std::min(asked.max_new_tokens, header.at("positions").get<int>() - asked.prompt_tokens);
 }
 
 std::size_t Trace::rounds() const {
@@ -164,7 +170,8 @@ const LineKind& trace_lines() {
 
 TraceWriter::TraceWriter(const std::filesystem::path& file, json header, const std::vector<TracedRequest>& requests)
     : file_(begun(file), trace_lines()) {
-  for (const TracedRequest& r : requests) header["requests"].push_back({r.prompt, r.category, r.prompt_tokens});
+  for (const TracedRequest& r : requests)
+    header["requests"].push_back({r.prompt, r.category, r.prompt_tokens, r.max_new_tokens});
   file_.append(line_of("header", std::move(header)));
 }
 

@@ -63,6 +63,7 @@ struct TracedRequest {
   int prompt = 0;  // its number
   std::string category;
   int prompt_tokens = 0;
+  int max_new_tokens = 0;  // before the target's context cuts it
 };
 
 struct Trace {

@@ -57,7 +57,7 @@ class FailedRequests(InFolder):
         (self.here / f"{name}.json").write_text(json.dumps({
             "target": {"model": str(self.model)}, "drafter": {"name": "ngram"},
             "engine": {"batch": 2, "device": "cpu", "threads": 1, "check": True}, "measure": {"repeats": 1},
-            "workload": {"prompts": f"{name}.jsonl", "max_new_tokens": 8}, **keys}))
+            "workload": {"prompts": f"{name}.jsonl", "repeats": 12, "lengths": "equal", "max_new_tokens": 8}, **keys}))
         status, out, err = self.run_it("run", f"{name}.json", "--results", f"{name}-results.jsonl")
         return status, out, err, json.loads((self.here / f"{name}-results.jsonl").read_text().splitlines()[-1])
 

@@ -18,7 +18,7 @@ RUN = {
     "target": {"model": "model"},
     "drafter": {"name": "ngram"},
     "engine": {"batch": 1, "device": "cpu", "threads": 1},
-    "workload": {"prompts": "prompts.jsonl", "max_new_tokens": 2},
+    "workload": {"prompts": "prompts.jsonl", "repeats": 6, "max_new_tokens": 2},
     "measure": {"repeats": 1, "warmup": False},
 }
 TEMPLATE = "{{ '<|im_start|>' }}"

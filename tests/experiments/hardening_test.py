@@ -20,7 +20,7 @@ RUN = {
     "target": {"model": "model"},
     "drafter": {"name": "ngram"},
     "engine": {"batch": 1, "device": "cpu", "threads": 1},
-    "workload": {"prompts": "prompts.jsonl", "max_new_tokens": 2},
+    "workload": {"prompts": "prompts.jsonl", "repeats": 6, "max_new_tokens": 2},
     "measure": {"repeats": 1, "warmup": False},
 }
 
@@ -203,7 +203,7 @@ class Hardening(InFolder):
             self.skipTest("no file system may be mounted here; the limit on the size of files stands for a full disk")
         self.write_run(
             drafter={"name": "ngram"},
-            workload={"prompts": "prompts.jsonl", "max_new_tokens": 2, "categories": []},
+            workload={"prompts": "prompts.jsonl", "repeats": 144, "max_new_tokens": 2, "categories": []},
             plugins=[],
             engine={**RUN["engine"], "batch": 24},
         )  # a line of some kB

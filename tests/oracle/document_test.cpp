@@ -47,6 +47,8 @@ const std::set<std::string> kFollowed = {"/target/model",
                                          "/workload/chat",
                                          "/workload/system",
                                          "/workload/limit",
+                                         "/workload/repeats",
+                                         "/workload/lengths",
                                          "/workload/categories",
                                          "/workload/max_new_tokens",
                                          "/workload/stop",
@@ -128,24 +130,46 @@ TEST_F(Document, a_system_prompt_arrives) {
 TEST_F(Document, prompts_categories_limit_and_samples_arrive) {
   const auto asked = [&](const json& changes, int samples = 1) {
     json document = run("workload", changes);
-    document["sampling"]["samples"] = samples, document["engine"]["batch"] = 1;  // four requests, or all prompts
+    document["sampling"]["samples"] = samples, document["engine"]["batch"] = 1;  // six requests or more
     std::vector<std::string> texts;
     for (const Job& job : jobs_of(document, bench, "")) texts.push_back(bytes()->decode(job.request.prompt));
     return texts;
   };
   using Texts = std::vector<std::string>;
-  EXPECT_EQ(asked({}), (Texts{"first", "second", "third", "fourth", "fifth"}));
-  EXPECT_EQ(asked({{"limit", 4}}), (Texts{"first", "second", "third", "fifth"})) << "spread over the categories";
-  EXPECT_EQ(asked({{"categories", {"b", "c"}}, {"limit", 0}}),
+  EXPECT_EQ(asked({{"repeats", 2}}),
+            (Texts{"first", "second", "third", "fourth", "fifth", "first", "second", "third", "fourth", "fifth"}));
+  EXPECT_EQ(asked({{"limit", 4}, {"repeats", 2}}),
+            (Texts{"first", "second", "third", "fifth", "first", "second", "third", "fifth"}))
+      << "spread over the categories";
+  EXPECT_EQ(asked({{"limit", 1}, {"repeats", 2}}), asked({{"limit", 3}, {"repeats", 2}})) << "six requests need three";
+  EXPECT_EQ(asked({{"categories", {"b", "c"}}, {"limit", 0}, {"repeats", 2}}),
             (Texts{"second", "fourth", "fifth", "second", "fourth", "fifth"}));
-  EXPECT_EQ(asked({{"categories", {"c"}}}, 4), Texts(4, "fifth"));
-  json two = run("workload", {{"categories", {"c"}}});
+  EXPECT_EQ(asked({{"categories", {"c"}}, {"repeats", 6}}, 4), Texts(24, "fifth"));
+  EXPECT_THROW(asked({}), Error) << "five prompts are no six requests";
+  json two = run("workload", {{"categories", {"c"}}, {"repeats", 6}});
   two["sampling"]["samples"] = 2, two["engine"]["batch"] = 1;
   std::set<std::uint64_t> streams;
   std::vector<int> firsts;
   for (const Job& job : jobs_of(two, bench, "")) streams.insert(job.request.stream), firsts.push_back(job.first);
-  EXPECT_EQ(streams.size(), 4u);
-  EXPECT_EQ(firsts, (std::vector<int>{-1, 0, -1, 2}));
+  EXPECT_EQ(streams.size(), 12u);
+  EXPECT_EQ(firsts, (std::vector<int>{-1, 0, -1, 2, -1, 4, -1, 6, -1, 8, -1, 10}));
+}
+
+TEST_F(Document, lengths_arrive) {
+  const auto lengths = [&](const json& changes) {
+    json document = run("workload", changes);
+    document["engine"]["batch"] = 1;
+    std::vector<int> found;
+    for (const Job& job : jobs_of(document, bench, "")) found.push_back(job.request.limits.max_new_tokens);
+    return found;
+  };
+  const json equal = {{"repeats", 2}, {"lengths", "equal"}, {"max_new_tokens", 50}};
+  EXPECT_EQ(lengths(equal), std::vector<int>(10, 50));
+  json drawn = equal;
+  drawn["lengths"] = "drawn";
+  const std::vector<int> some = lengths(drawn);
+  EXPECT_GT(std::set<int>(some.begin(), some.end()).size(), 3u);
+  for (const int n : some) EXPECT_TRUE(n >= 25 && n <= 50) << n;
 }
 
 TEST_F(Document, engine_keys_arrive) {

@@ -418,7 +418,7 @@ class Plugins(unittest.TestCase):
         (self.here / f"{name}.prompts").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
         (self.here / f"{name}.json").write_text(json.dumps(
             {**BASE, "engine": {**BASE["engine"], "batch": 2, "check": True}, "drafter": {"name": "parrot"},
-             "workload": {"prompts": f"{name}.prompts", "max_new_tokens": 12}}))
+             "workload": {"prompts": f"{name}.prompts", "repeats": 24, "max_new_tokens": 12}}))
         status, _, err = self.run_it("run", "--plugin", self.faults, f"{name}.json", "--results", f"{name}.jsonl",
                                      "--quiet", fault="throws in Drafter::draft of a long prompt")
         self.assertEqual(status, code, err)

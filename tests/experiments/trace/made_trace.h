@@ -19,7 +19,7 @@ inline Trace made_trace() {
   Trace trace;
   trace.header = {{"run", run},    {"key", key_of(run)}, {"dense", true},
                   {"race", false}, {"learns", false},    {"positions", 64}};
-  trace.requests = {{0, "story", 4}, {3, "math", 5}};
+  trace.requests = {{0, "story", 4, 3}, {3, "math", 5, 3}};
   for (int request = 0; request < 2; ++request)
     for (int at = 0; at < 3; ++at) {
       TracedStep s;

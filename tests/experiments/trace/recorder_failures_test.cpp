@@ -62,7 +62,7 @@ class RecordedByHand : public testing::Test, public TracedRuns {
     std::vector<TracedRequest> requests;
     for (const Job& job : jobs) {
       by_stream[job.request.stream] = {int(requests.size()), int(job.request.prompt.size())};
-      requests.push_back({job.prompt, job.category, int(job.request.prompt.size())});
+      requests.push_back({job.prompt, job.category, int(job.request.prompt.size()), job.request.limits.max_new_tokens});
     }
     Recorder recorder(std::move(recording), std::move(by_stream));
     const Registries with = recorder.recording(registries, run["verifier"]);

@@ -193,7 +193,7 @@ TEST_F(Recorded, OrdersHoldOnRecordedContexts) {
 TEST_F(Recorded, OrdersHoldBetweenKindsOfDrafts) {
   const auto recorded = [this](const char* how, const json& shape, const char* verifier) {
     json run = with(drawn(how), {verifier});
-    run["drafter"]["shape"] = shape, run["workload"] = {{"limit", 6}, {"max_new_tokens", 10}};
+    run["drafter"]["shape"] = shape, run["workload"] = {{"limit", 6}, {"lengths", "equal"}, {"max_new_tokens", 10}};
     run["verifier"] = {{"name", verifier}};
     return traced(run);
   };

@@ -1,0 +1,25 @@
+// The requests that a run serves, and those that warm it up. This module must not know how they are measured.
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/sweep/measure.h"
+#include "experiments/sweep/workbench.h"
+
+namespace foretoken {
+
+// The requests of a complete run: its prompts, each with its samples, as often as /workload/repeats says (with other
+// sample numbers, so other draws). The prompts are /workload/limit of the file's, but at least as many as six requests
+// for each place of the batch need; fewer are an Error. With "drawn" lengths every request ends after a number of
+// tokens between half of max_new_tokens and all of them, which depends on its prompt and repeat alone: requests of
+// equal lengths would end, and read prompts, all at once.
+std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
+
+// The warm-up requests, served before a run is measured: its first ones, shortened. They end one after another and
+// others start, so every batch size (above 16: sizes close together) and mixes of prompts and decoding occur, if the
+// run has enough requests. A device may time its implementations of a product when it first gets a number of rows.
+std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
+
+}  // namespace foretoken

@@ -1,0 +1,65 @@
+#include "experiments/sweep/kept.h"
+
+#include <cmath>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+void Agreement::add(const Measured& a, const Measured& b) {
+  for (std::size_t i = 0; i < a.texts.size(); ++i) {
+    if (!a.failures[i].empty() || !b.failures[i].empty()) continue;
+    ++compared, different += a.texts[i] != b.texts[i];
+  }
+}
+
+Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again) {
+  constexpr int kMost = 3;
+  constexpr double kStopped = 0.02;  // of the time
+  std::vector<Measured> thrown;
+  Taken taken;
+  for (int stopped = 0;;) {
+    Measured found = measure();
+    const double seconds = found.measure.at("seconds"), lost = found.measure.value("stopped_seconds", 0.0);
+    const bool recorded = settle && thrown.empty() && found.measure.at("recorded") != 0,
+               halted = lost > kStopped * seconds;
+    if (!recorded && !halted) {
+      taken.measured = std::move(found);
+      break;
+    }
+    if (halted && ++stopped == kMost)
+      throw Error("the process was stopped in each of three measurements, the last time for " +
+                  std::to_string(std::lround(lost)) + " of " + std::to_string(std::lround(seconds)) +
+                  " s; run it again on a machine that does not suspend it");
+    json why{{"reason", halted ? "the process was stopped" : "forwards were recorded"}, {"seconds", seconds}};
+    why[halted ? "stopped_seconds" : "recorded"] = halted ? json(lost) : found.measure.at("recorded");
+    taken.thrown_away.push_back(std::move(why));
+    thrown.push_back(std::move(found));
+    again();
+  }
+  for (std::size_t i = 0; i < thrown.size(); ++i) {
+    Agreement agreement;
+    agreement.add(thrown[i], taken.measured);
+    taken.thrown_away[i]["differing_texts"] = agreement.different;
+  }
+  return taken;
+}
+
+void SameAgain::add(const Measured& measured, const char* side, int repeat) {
+  if (!compared_) return;
+  First now{{}, measured.texts};
+  for (const json& request : measured.measure.at("requests")) {
+    now.counts.emplace_back();
+    for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted"})
+      now.counts.back().push_back(request.at(key).get<long>());
+  }
+  const auto [known, fresh] = first_.try_emplace(side, now);
+  int differing = 0;
+  for (std::size_t i = 0; i < now.counts.size() && !fresh; ++i)
+    differing += now.counts[i] != known->second.counts[i] || now.texts[i] != known->second.texts[i];
+  if (differing > 0) differing_.push_back({{"side", side}, {"repeat", repeat}, {"requests", differing}});
+}
+
+}  // namespace foretoken

@@ -1,0 +1,51 @@
+// Which measurements count: those that were made again say why, and alternations are compared. This module must not
+// know runs or engines.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/sweep/measure.h"
+
+namespace foretoken {
+
+// Outputs of both sides that were compared, and that differ. A request that failed on one side is not compared.
+struct Agreement {
+  long compared = 0, different = 0;
+  void add(const Measured& a, const Measured& b);
+};
+
+// A measurement that counts, and those before it that do not: [{"reason", "seconds", "recorded" or "stopped_seconds",
+// "differing_texts"}], whose outputs were compared with its.
+struct Taken {
+  Measured measured;
+  nlohmann::json thrown_away = nlohmann::json::array();
+};
+// Measures again, after again(), where a device recorded forwards meanwhile (milliseconds each; the same requests have
+// the same forwards, which are then replayed; once, and only with `settle`), or where the process was stopped for more
+// than 2 % of the time. Stopped in each of three measurements is an Error.
+Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again);
+
+// Whether all alternations of a side did the same: its requests have equal counts of tokens, rounds and drafts, and
+// equal outputs, since their draws are equal. {"compared", "differing": [{"side", "repeat", "requests"}]}; what learns
+// is not compared.
+class SameAgain {
+ public:
+  explicit SameAgain(bool compared) : compared_(compared) {}
+  void add(const Measured& measured, const char* side, int repeat);
+  nlohmann::json as_json() const { return {{"compared", compared_}, {"differing", differing_}}; }
+
+ private:
+  struct First {
+    std::vector<std::vector<long>> counts;  // of each request
+    std::vector<std::vector<Token>> texts;
+  };
+  bool compared_;
+  std::map<std::string, First> first_;  // by side
+  nlohmann::json differing_ = nlohmann::json::array();
+};
+
+}  // namespace foretoken

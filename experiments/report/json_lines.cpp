@@ -94,16 +94,6 @@ std::filesystem::path with_folders(const std::filesystem::path& file, const Line
   return file;
 }
 
-std::string text_of(json line, const LineKind& kind) {
-  const auto dumped = [](const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); };
-  std::string text;
-  for (const std::string& key : kind.first) {
-    text += (text.empty() ? "{" : ",") + dumped(key) + ":" + dumped(line.at(key));
-    line.erase(key);
-  }
-  return text + (line.empty() ? "}" : "," + dumped(line).substr(1)) + "\n";
-}
-
 // Moves FROM to TO; false if TO exists.
 bool moved(const std::filesystem::path& from, const std::filesystem::path& to, const LineKind& kind) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
@@ -125,6 +115,16 @@ JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kin
   return parse(
       read_bytes(file, "the " + kind.file + " '" + file.string() + "'", "name a .jsonl file with " + kind.name, pipes),
       file.string(), kind);
+}
+
+std::string text_of(json line, const LineKind& kind) {
+  const auto dumped = [](const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); };
+  std::string text;
+  for (const std::string& key : kind.first) {
+    text += (text.empty() ? "{" : ",") + dumped(key) + ":" + dumped(line.at(key));
+    line.erase(key);
+  }
+  return text + (line.empty() ? "}" : "," + dumped(line).substr(1)) + "\n";
 }
 
 JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& kind)

@@ -45,6 +45,9 @@ struct JsonLines {
 // its number.
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes = Pipes::refused);
 
+// A line as it is written, with its newline.
+std::string text_of(nlohmann::json line, const LineKind& kind);
+
 class JsonLinesFile {
  public:
   // Opens or creates (with its folders) and locks. A torn last line is cut off, with a notice on standard error.

@@ -29,8 +29,11 @@ struct Given {
   std::string out, sweep;
 };
 
-void expect_no_input(const Given& g) {
+void expect_new_plain_file(const Given& g) {
   std::error_code ignored;
+  if (fs::path(g.out).extension() == ".gz")
+    throw Error("merge writes plain lines, not --out " + g.out +
+                "; name a file without .gz, and compress it with gzip");
   for (const std::string& file : g.files)
     if (fs::equivalent(file, g.out, ignored))
       throw Error(file + " is read, so --out " + g.out + " would overwrite it; name another file with --out");
@@ -57,6 +60,13 @@ std::string text_of(const MergedResults& merged, const std::vector<Run>& runs) {
   return text;
 }
 
+LineKind lines_of_out() {
+  LineKind kind = result_lines();
+  kind.choose = "name another file with --out";
+  kind.busy = "another process is writing to it; wait, or " + kind.choose;
+  return kind;
+}
+
 int count_missing(const MergedResults& merged, const std::vector<Run>& runs, const Given& g) {
   int missing = 0;
   for (const Run& run : runs) {
@@ -71,11 +81,11 @@ int count_missing(const MergedResults& merged, const std::vector<Run>& runs, con
 }
 
 int merge(const Given& g) {
-  expect_no_input(g);
+  expect_new_plain_file(g);
   const std::vector<Run> runs = g.sweep.empty() ? std::vector<Run>{} : runs_of_sweep(g);
   MergedResults merged;
   std::optional<JsonLinesFile> older;  // locked: no run may append to what is replaced
-  if (has_file(g.out)) older.emplace(g.out, result_lines());
+  if (has_file(g.out)) older.emplace(g.out, lines_of_out());
   if (older)
     for (const JsonLine& line : older->lines()) merged.add(line.value);
   for (const std::string& file : g.files)

@@ -1,5 +1,7 @@
 """Sweeps in shards: every run once, a killed process loses its run in flight alone, merged files are those of one."""
 
+import fcntl
+import gzip
 import json
 import os
 import signal
@@ -86,7 +88,8 @@ class Shards(InFolder):
         self.assertEqual(len(whole), len(merged))
         bytes_once = (self.here / "merged.jsonl").read_bytes()
         self.run_it("merge", *parts, "--out", "merged.jsonl", "--sweep", self.sweep)
-        self.run_it("merge", "merged.jsonl", parts[0], "--out", "again.jsonl")
+        (self.here / "merged.gz").write_bytes(gzip.compress(bytes_once))
+        self.run_it("merge", "merged.gz", parts[0], "--out", "again.jsonl")
         for name in ("merged.jsonl", "again.jsonl"):
             self.assertEqual((self.here / name).read_bytes(), bytes_once)
 
@@ -124,11 +127,16 @@ class Shards(InFolder):
             (["a.jsonl", "--out", "other.jsonl"], ["other.jsonl:1"]),
             (["a.jsonl", "missing.jsonl", "--out", "b.jsonl"], ["'missing.jsonl' does not exist"]),
             (["a.jsonl", "--out", "no/b.jsonl"], ["no/b.jsonl"]),
+            (["a.jsonl", "--out", "b.jsonl.gz"], ["plain lines", "without .gz"]),
         ):
             out, err = self.run_it("merge", *arguments, code=1)
             self.assertEqual((out, err.count("\n")), ("", 1), err)
             for word in words:
                 self.assertIn(word, err)
+        with (self.here / "busy.jsonl").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _, err = self.run_it("merge", "a.jsonl", "--out", "busy.jsonl", code=1)
+            self.assertIn("another process is writing to it; wait, or name another file with --out", err)
         self.assertEqual((self.here / "a.jsonl").read_text(), text)
         self.assertEqual((self.here / "other.jsonl").read_text(), '{"prompt": "x"}\n')
         self.assertFalse((self.here / "b.jsonl").exists())

@@ -213,6 +213,7 @@ class Shards(InFolder):
             time.sleep(0.01)
         self.assertEqual(len(self.files()), 5)
         finished = set(sum((self.keys(f"results/sweep.process-{k}.jsonl") for k in range(1, 5)), []))
+        self.assertLess(len(finished), SEEDS, "they ended with it")
         parts = [json.loads(line) for k in range(1, 5) for line in
                  (self.here / f"results/sweep.process-{k}.jsonl").read_text().splitlines(True) if line.endswith("\n")]
         self.gpus("--gpus", "0,1")

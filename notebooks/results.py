@@ -2,12 +2,15 @@
 
 Every figure and every interval is the one that `foretoken show RESULTS --json` prints: they are defined once, in
 experiments/report/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the
-output of `show --json` already is read as it is, so that results can be looked at where nothing is built.
+output of `show --json` already is read as it is, so that results can be looked at where nothing is built. Both may be
+compressed with gzip.
 """
 
+import gzip
 import json
 import os
 import subprocess
+import zlib
 from pathlib import Path
 
 import pandas as pd
@@ -34,6 +37,12 @@ def program():
     return max(built, key=lambda p: p.stat().st_mtime)
 
 
+def text_of(path):
+    """The text of a file, plain or compressed with gzip, whatever its name."""
+    found = path.read_bytes()
+    return (gzip.decompress(found) if found.startswith(b"\x1f\x8b") else found).decode()
+
+
 def figures(path):
     """The object that `show --json` prints: "cells" (one per run, with all figures) and "best"."""
     path = Path(path).resolve()
@@ -43,11 +52,11 @@ def figures(path):
             "named in FORETOKEN_RESULTS"
         )
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(text_of(path))
         if "cells" in found:
             return found
-    except json.JSONDecodeError:
-        pass  # several lines: results as they are stored
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error):
+        pass  # several lines: results as they are stored; what is damaged the program refuses with its reason
     done = subprocess.run(
         [program(), "show", path, "--json"],
         cwd=ROOT,

@@ -90,6 +90,7 @@ void add_commands(CLI::App& app, const Registries& registries, Action& action) {
   add_run(app, action);
   add_show(app, action);
   add_report(app, action);
+  add_merge(app, action);
   add_compare(app, action);
   add_replay(app, action);
   add_tree_shape(app, action);

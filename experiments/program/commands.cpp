@@ -17,7 +17,6 @@
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
-#include "experiments/sweep/runner.h"
 #include "experiments/sweep/soak.h"
 #include "foretoken_version.h"
 #include "framework/components/plugin.h"
@@ -77,45 +76,6 @@ json component_config(const std::string& text, const std::string& option) {
 void add_tables(CLI::App& command, std::vector<std::string>& tables) {
   add_list_option(command, "--tables", tables,
                   "which of main, theory, positions, categories, latency, phases, memory, best (default: all)");
-}
-
-void add_run(CLI::App& app, Action& action) {
-  struct Given {
-    std::string file, results;
-    std::vector<std::string> set, plugins, tables;
-    bool quiet = false, share = false;
-    Look look;
-  };
-  const auto g = std::make_shared<Given>();
-  CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
-  c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
-  c->add_option("--results", g->results,
-                "file of results; runs that it has are not measured again (default: results/NAME.jsonl)");
-  add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, a change of the run; may be given again");
-  add_plugins(*c, g->plugins);
-  c->add_flag("--quiet", g->quiet, "no progress");
-  c->add_flag("--share-baselines", g->share,
-              "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
-              "hold (a GPU)");
-  add_tables(*c, g->tables);
-  add_look(*c, g->look);
-  c->callback([g, &action] {
-    action = [g] {
-      expect_tables(g->tables);  // before anything is measured
-      const std::filesystem::path file = g->file;
-      const auto document = read_document(file);
-      Workbench bench(g->plugins);
-      bench.load_plugins(document, file.parent_path());
-      const std::vector<Run> runs = expand(document, g->set, bench.registries(), file.string());
-      const auto results = g->results.empty() ? std::filesystem::path("results") / (file.stem().string() + ".jsonl")
-                                              : std::filesystem::path(g->results);
-      const SweepOutcome outcome =
-          run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g->quiet, g->share});
-      if (!outcome.lines.empty())
-        print(show(outcome.lines, {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
-      return outcome.exit_code();
-    };
-  });
 }
 
 bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {

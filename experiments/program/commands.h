@@ -26,6 +26,8 @@ CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vec
 // An option that takes one list, "a,b,c".
 CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                              const std::string& meaning);
+// --tables, of commands that print tables of runs.
+void add_tables(CLI::App& command, std::vector<std::string>& tables);
 // --plugin LIB, repeatable: for every command that uses drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
 
@@ -41,6 +43,7 @@ nlohmann::json component_config(const std::string& text, const std::string& opti
 void add_run(CLI::App& app, Action& action);
 void add_show(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_merge(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
 void add_tree_shape(CLI::App& app, Action& action);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/report/gzip.h"
 #include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -68,8 +69,17 @@ JsonLines parse(std::string_view text, const std::string& file, const LineKind& 
   return out;
 }
 
+// Lines are added to plain files: a process that is killed leaves whole lines there.
+[[noreturn]] void refuse_compressed(const std::filesystem::path& file, const LineKind& kind) {
+  throw Error(
+      "cannot write " + kind.holds + " to '" + file.string() +
+      "': lines are added to plain files, not to compressed ones; unpack it with gunzip, or name a file without "
+      ".gz");
+}
+
 // Holds the file's lock while it is open.
 int open_alone(const std::filesystem::path& file, const LineKind& kind, int flags) {
+  if (file.extension() == ".gz") refuse_compressed(file, kind);
   const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, 0644);
   if (descriptor < 0)
     throw Error("cannot write " + kind.holds + " to '" + file.string() + "' (" + std::strerror(errno) + "); " +
@@ -94,16 +104,6 @@ std::filesystem::path with_folders(const std::filesystem::path& file, const Line
   return file;
 }
 
-std::string text_of(json line, const LineKind& kind) {
-  const auto dumped = [](const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); };
-  std::string text;
-  for (const std::string& key : kind.first) {
-    text += (text.empty() ? "{" : ",") + dumped(key) + ":" + dumped(line.at(key));
-    line.erase(key);
-  }
-  return text + (line.empty() ? "}" : "," + dumped(line).substr(1)) + "\n";
-}
-
 // Moves FROM to TO; false if TO exists.
 bool moved(const std::filesystem::path& from, const std::filesystem::path& to, const LineKind& kind) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
@@ -122,14 +122,28 @@ bool moved(const std::filesystem::path& from, const std::filesystem::path& to, c
 }  // namespace
 
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes) {
-  return parse(
-      read_bytes(file, "the " + kind.file + " '" + file.string() + "'", "name a .jsonl file with " + kind.name, pipes),
-      file.string(), kind);
+  const std::string who = "the " + kind.file + " '" + file.string() + "'";
+  const std::string bytes = read_bytes(file, who, "name a .jsonl file with " + kind.name, pipes);
+  if (!is_gzip(bytes)) return parse(bytes, file.string(), kind);
+  JsonLines found = parse(gunzip(bytes, who), file.string(), kind);
+  found.compressed = true;
+  return found;
+}
+
+std::string text_of(json line, const LineKind& kind) {
+  const auto dumped = [](const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); };
+  std::string text;
+  for (const std::string& key : kind.first) {
+    text += (text.empty() ? "{" : ",") + dumped(key) + ":" + dumped(line.at(key));
+    line.erase(key);
+  }
+  return text + (line.empty() ? "}" : "," + dumped(line).substr(1)) + "\n";
 }
 
 JsonLinesFile::JsonLinesFile(const std::filesystem::path& file, const LineKind& kind)
     : path_(with_folders(file, kind)), kind_(kind), descriptor_(open_alone(file, kind, O_CREAT)) {
   JsonLines found = read_json_lines(file, kind);
+  if (found.compressed) refuse_compressed(file, kind);
   if (found.torn)
     std::fprintf(stderr,
                  "foretoken: the last line of %s is incomplete (a run was killed while writing); it is cut off\n",

@@ -39,15 +39,20 @@ struct JsonLines {
   std::size_t whole = 0;    // bytes up to the end of the last whole line
   bool torn = false;        // a torn line follows: this program was killed while it wrote
   bool unfinished = false;  // the last line is complete but for its newline, as some editors leave it
+  bool compressed = false;  // by gzip; nothing can be appended
 };
 
-// Any line that is damaged or of another kind, and a piece at the end that this program did not write, is an Error with
-// its number.
+// The lines of a plain file or of one that gzip compressed, whatever its name. Any line that is damaged or of another
+// kind, and a piece at the end that this program did not write, is an Error with its number.
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes = Pipes::refused);
+
+// A line as it is written, with its newline.
+std::string text_of(nlohmann::json line, const LineKind& kind);
 
 class JsonLinesFile {
  public:
-  // Opens or creates (with its folders) and locks. A torn last line is cut off, with a notice on standard error.
+  // Opens or creates (with its folders) and locks; a compressed file is an Error. A torn last line is cut off, with a
+  // notice on standard error.
   JsonLinesFile(const std::filesystem::path& file, const LineKind& kind);
   ~JsonLinesFile();
   JsonLinesFile(const JsonLinesFile&) = delete;

@@ -11,8 +11,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are full for most of the time
-
 // The prompts of a workload that is to have at least `wanted` requests.
 std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::filesystem::path& beside) {
   const std::size_t limit = w["limit"], repeats = w["repeats"], least = (wanted + repeats - 1) / repeats;

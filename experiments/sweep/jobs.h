@@ -10,6 +10,8 @@
 
 namespace foretoken {
 
+constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are full for most of the time
+
 // The requests of a complete run: its prompts, each with its samples, as often as /workload/repeats says (with other
 // sample numbers, so other draws). The prompts are /workload/limit of the file's, but at least as many as six requests
 // for each place of the batch need; fewer are an Error. With "drawn" lengths every request ends after a number of

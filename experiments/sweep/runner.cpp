@@ -44,12 +44,6 @@ void note_failures(const Measured& m, const std::vector<Job>& jobs, const char* 
     throw Error("all " + std::to_string(failed) + " requests failed (" + side + "); the first: " + *first);
 }
 
-// The fields that determine a baseline: all except drafter and policy.
-std::string baseline_of(json run) {
-  run.erase("drafter"), run.erase("policy");
-  return run.dump();
-}
-
 void warm_up(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Job>& jobs,
              bool baseline) {
   if (!run["measure"]["warmup"].get<bool>()) return;
@@ -156,6 +150,11 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
 }
 
 }  // namespace
+
+std::string baseline_of(json run) {
+  run.erase("drafter"), run.erase("policy");
+  return run.dump();
+}
 
 bool Baselines::known(const json& run) const {
   const auto found = measured_.find(baseline_of(run));

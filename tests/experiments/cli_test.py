@@ -66,6 +66,7 @@ class Program(InFolder):
             "run",
             "show",
             "report",
+            "merge",
             "compare",
             "tree-shape",
             "generate",

@@ -1,6 +1,7 @@
 """Executes the notebooks on stored figures where Jupyter, pandas and matplotlib are installed; exit code 77 (skipped)
 elsewhere."""
 
+import gzip
 import json
 import os
 import sys
@@ -67,6 +68,14 @@ class Execution(unittest.TestCase):
 
     def test_result_lines_are_handed_to_the_program(self):
         self.assertEqual(results.figures(RESULTS), json.loads(FIGURES.read_text()))
+
+    def test_compressed_figures_are_read(self):
+        path = Path(self.folder.name) / "figures"
+        path.write_bytes(gzip.compress(FIGURES.read_bytes()))
+        self.assertEqual(results.figures(path), json.loads(FIGURES.read_text()))
+        path.write_bytes(path.read_bytes()[:100])
+        with self.assertRaisesRegex(RuntimeError, "unknown command"):  # the program's to refuse
+            results.figures(path)
 
     def test_a_program_that_fails_is_heard(self):
         lines = Path(self.folder.name) / "other.jsonl"

@@ -1,10 +1,11 @@
-"""Step times of two groups of commits in steps.jsonl, as a Markdown table.
+"""Step times of two groups of commits in steps.jsonl.gz, as a Markdown table.
 
     python3 experiments/results/h200/ratios.py NOW[,COMMIT...] BEFORE[,COMMIT...]
 
 The first commit of each group gives its column; the ratio is that of the medians over all runs of the groups. A row
 whose code changed after an older commit of NOW is listed in CHANGED with the commits that still count.
 """
+import gzip
 import json
 import statistics
 import sys
@@ -23,7 +24,8 @@ def shown(ms):
 
 
 def main(now, before):
-    lines = [json.loads(line) for line in (Path(__file__).parent / "steps.jsonl").read_text().splitlines()]
+    with gzip.open(Path(__file__).parent / "steps.jsonl.gz", "rt") as file:
+        lines = [json.loads(line) for line in file]
     lines = [line for line in lines if "step_ms" in line]
     rows = [line for line in lines if line["commit"] == now[0]]
     for row in rows:

@@ -13,7 +13,7 @@ class Folder:
     name: str
     bar: int         # percent
     sources: tuple   # patterns, from the root of the repository
-    tests: tuple     # folders of tests/ that become one executable each
+    tests: tuple     # folders of tests/ that become one executable each, and scripts
     without: tuple = ()
     flags: tuple = ()  # of the compiler that reads a source
 
@@ -22,8 +22,9 @@ def folder(name, bar, tests, *sources, without=(), flags=()):
     return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without, flags)
 
 
-def room(name, *tests, flags=()):
-    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *tests), flags=flags)
+def room(name, *scripts, flags=()):
+    scripts = tuple(f"tests/experiments/{script}_test.py" for script in scripts)
+    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *scripts), flags=flags)
 
 
 DISTRIBUTIONS = ("kernels/distribution.*", "kernels/residual.h", "kernels/philox.h")
@@ -32,6 +33,7 @@ INTRINSICS = ("kernels/cpu/*_avx*", "kernels/cpu/operations_*", "kernels/cpu/pro
               "kernels/cpu/read_octets.h", "kernels/cpu/product_tiles.h")
 EIGEN = ("-isystem", "/usr/include/eigen3", "-DEIGEN_DONT_VECTORIZE")
 STATISTICS = ("experiments/conformance/statistics.*", "experiments/report/statistics.*")
+COMMANDS = ("cli", "files", "hardening", "terminal")
 FOLDERS = (
     folder("framework/engine", 90, STEP),
     folder("framework/cache", 90, STEP),
@@ -52,14 +54,15 @@ FOLDERS = (
     folder("framework/text", 80, ("tests/framework/text", "tests/framework/model")),
     folder("experiments/conformance", 80, ("tests/laws", "tests/oracle"), without=STATISTICS),
     folder("experiments/report", 80, ("tests/experiments/report",), without=STATISTICS),
-    room("sweep"),
-    room("trace"),
-    room("bench"),
-    room("quality"),
-    room("quantize", flags=EIGEN),
-    room("program"),
+    room("sweep", *COMMANDS, "shards", "failed_requests"),
+    room("trace", "cli", "failed_requests"),
+    room("bench", "cli"),
+    room("quality", "quality"),
+    room("quantize", "quantize", flags=EIGEN),
+    room("program", *COMMANDS, "tree_shape", "quality", "quantize", "shards"),
 )
 
 
 def executable(tests):
-    return "test_" + tests.removeprefix("tests/").replace("/", "_")
+    """What ninja builds for a folder of tests; a script needs the program, and is itself what runs."""
+    return tests if tests.endswith(".py") else "test_" + tests.removeprefix("tests/").replace("/", "_")

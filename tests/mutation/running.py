@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -15,7 +16,7 @@ from planting import NUMBERS, digest
 
 MEMORY = 6 << 30  # bytes of one test: a loop that a slip made endless must not take those of the machine
 FACTOR, LEAST = 6, 10  # seconds of a processor that a test may take: of those without a slip, and at least
-LONGEST = 15           # a test that takes more without a slip is left out
+LONGEST = 40           # a test that takes more without a slip is left out
 SLOWNESS = 10          # of these, seconds of the clock
 
 # What proves that laws see faults, each by a fault of its own.
@@ -63,10 +64,10 @@ class Runner:
         folder.mkdir(parents=True)
         said = folder / "said"
         with said.open("wb") as out:
-            process = subprocess.Popen([self.scratch.build / "tests" / program, f"--gtest_filter={pattern}"],
-                                       cwd=self.scratch.tree, stdin=subprocess.DEVNULL, stdout=out,
+            process = subprocess.Popen(self.command(program, pattern), cwd=self.scratch.tree, stdin=subprocess.DEVNULL, stdout=out,
                                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limits(limit),
-                                       env={**os.environ, "GTEST_FAIL_FAST": "1", "TMPDIR": str(folder), **environment})
+                                       env={**os.environ, "GTEST_FAIL_FAST": "1", "TMPDIR": str(folder),
+                                            "FORETOKEN_BUILD_DIR": str(self.scratch.build), **environment})
         code, seconds = wait(process, SLOWNESS * limit)  # others may use the machine too
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -74,13 +75,20 @@ class Runner:
             pass
         if code is None:
             process.wait()
-        failed = re.search(rb"\[  FAILED  \] (\S+?)[,\s]", said.read_bytes())
+        failed = re.search(rb"(?:\[  FAILED  \]|^(?:FAIL|ERROR):) (\S+?)[,\s]", said.read_bytes(), re.MULTILINE)
         shutil.rmtree(folder, ignore_errors=True)
         ended = failed[1].decode() if failed else "out of time" if code in (None, -signal.SIGXCPU) else f"exit {code}"
         return (None if code == 0 else ended), seconds
 
+    def command(self, program, pattern):
+        if program.endswith(".py"):
+            return [sys.executable, program, "-f"]
+        return [self.scratch.build / "tests" / program, f"--gtest_filter={pattern}"]
+
     def tests_of(self, program):
         """The filters into which the tests of an executable are divided: suites, in tests/laws single tests."""
+        if program.endswith(".py"):
+            return [(program, "whole")]
         said = subprocess.run([self.scratch.build / "tests" / program, "--gtest_list_tests"], cwd=self.scratch.tree,
                               stdout=subprocess.PIPE, check=True, text=True).stdout
         found, suite = [], ""
@@ -95,7 +103,8 @@ class Runner:
 
     def stamp(self, tests, folders):
         """What the outcome without a slip depends on: the tests themselves and the slips that they may come by."""
-        files = sorted(p for p in (self.scratch.root / tests).glob("*") if p.is_file())
+        at = self.scratch.root / tests
+        files = [at] if at.is_file() else sorted(p for p in at.glob("*") if p.is_file())
         slips = [s["number"] for s in self.scratch.slips() if any(s["folder"] == f.name for f in folders)]
         states = [self.scratch.drawn[f.name]["state"] for f in folders]
         return digest(slips, states, *(p.read_bytes() for p in files))

@@ -64,10 +64,11 @@ class Runner:
         folder.mkdir(parents=True)
         said = folder / "said"
         with said.open("wb") as out:
-            process = subprocess.Popen(self.command(program, pattern), cwd=self.scratch.tree, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limits(limit),
-                                       env={**os.environ, "GTEST_FAIL_FAST": "1", "TMPDIR": str(folder),
-                                            "FORETOKEN_BUILD_DIR": str(self.scratch.build), **environment})
+            process = subprocess.Popen(
+                self.command(program, pattern), cwd=self.scratch.tree, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=limits(limit),
+                env={**os.environ, "GTEST_FAIL_FAST": "1", "TMPDIR": str(folder),
+                     "FORETOKEN_BUILD_DIR": str(self.scratch.build), **environment})
         code, seconds = wait(process, SLOWNESS * limit)  # others may use the machine too
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,6 +1,8 @@
 // Two sets of results, run by run.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "experiments/report/matched_runs.h"
 #include "experiments/report/tables.h"
@@ -39,11 +41,28 @@ std::string promises(const RunPair& pair) {
   return a == b ? a : a + "/" + b;
 }
 
+// What both sides read under one name, with other contents.
+std::set<std::string> changed_sources(const RunPair& pair) {
+  const json a = pair.a->line.value("sources", json::object()), b = pair.b->line.value("sources", json::object());
+  std::set<std::string> found;
+  for (const auto& [path, hash] : a.items())
+    if (b.contains(path) && b[path] != hash) found.insert(path);
+  return found;
+}
+
+bool same_prompts(const RunPair& pair) {
+  const json file = pair.a->run().value("/workload/prompts"_json_pointer, json());
+  return pair.a->samples.prompts == pair.b->samples.prompts &&
+         !(file.is_string() && changed_sources(pair).contains(file.get<std::string>()));
+}
+
 // B over A in one figure, of the prompts that both served.
 Resampled ratio_of(const RunPair& pair, const Figure& figure) {
   const Interval &a = pair.a->*figure.interval, &b = pair.b->*figure.interval;
   const Measurements &base = pair.a->samples.*figure.samples, &other = pair.b->samples.*figure.samples;
-  if (!failure(pair).empty() || pair.a->samples.prompts != pair.b->samples.prompts || !a.bounded() || !b.bounded())
+  const bool timed = figure.interval == &Summary::speedup || figure.interval == &Summary::tokens_per_second,
+             once = pair.a->prompts_alone || pair.b->prompts_alone;  // prompts cancel, the machine is left
+  if (!failure(pair).empty() || !same_prompts(pair) || !a.bounded() || !b.bounded() || (timed && once))
     return {b.value / a.value, {}};
   return resampled_ratio(base, other, false);
 }
@@ -180,6 +199,12 @@ std::string people(const MatchedRuns& matching, const Axes& axes, Table table, c
   if (!matching.b.empty()) found += one_line("B: " + options.name_b + ", " + origin_of(matching.b)) + end;
   narrow(table);
   found += verdict + end;
+  std::map<std::string, int> changed;
+  for (const RunPair& pair : matching.pairs)
+    for (const std::string& path : changed_sources(pair)) ++changed[path];
+  for (const auto& [path, runs] : changed)
+    found += "Other contents in B than in A: " + one_line(path) + " (" + std::to_string(runs) +
+             (runs == 1 ? " run)." : " runs).") + end;
   for (const std::string& pointer : matching.younger)
     found += "Not counted, since one side does not know it: " + one_line(pointer) + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
@@ -204,8 +229,10 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
   json matched = json::array();
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const RunPair& pair = pairs[i];
-    json one = {
-        {"key_a", pair.a->line.value("key", "")}, {"key_b", pair.b->line.value("key", "")}, {"run", pair.b->run()}};
+    json one = {{"changed_sources", changed_sources(pair)},
+                {"key_a", pair.a->line.value("key", "")},
+                {"key_b", pair.b->line.value("key", "")},
+                {"run", pair.b->run()}};
     if (!failure(pair).empty()) one["error"] = failure(pair);
     if (pair.a->failed_requests > 0 || pair.b->failed_requests > 0)
       one["failed_requests"] = {{"a", pair.a->failed_requests}, {"b", pair.b->failed_requests}};

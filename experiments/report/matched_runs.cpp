@@ -21,7 +21,10 @@ bool within(const std::string& pointer, const std::string& parent) {
 std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
   std::vector<Fields> found;
   for (const Summary& summary : side) {
-    const json leaves = summary.run().flatten();
+    json run = summary.run();
+    // Lines from before lengths were drawn have requests of equal lengths: another workload, no newer option.
+    if (run.contains("workload") && !run["workload"].contains("lengths")) run["workload"]["lengths"] = "equal";
+    const json leaves = run.flatten();
     found.emplace_back();
     for (const auto& [pointer, value] : leaves.items())
       if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); }))

@@ -23,7 +23,8 @@ bool MergedResults::add(json line) {
     return true;
   }
   json& known = lines_[place->second];
-  if (date_of(line) < date_of(known) || line == known) return false;
+  const bool figures = !line.contains("error"), has = !known.contains("error");
+  if (line == known || (figures == has ? date_of(line) < date_of(known) : has)) return false;
   known = std::move(line);
   return true;
 }

@@ -78,7 +78,6 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
     for (const auto& [key, of_request, sum] : kSums) side.*sum += measure.at(key).get<double>();
     side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
     side.cut += measure.value("cut", 0.0);
-    side.steady_seconds += measure.value("/steady/seconds"_json_pointer, 0.0);
     side.phases += read_phases(measure.at("phases"));
     add_memory(measure, side.memory);
     for (const json& request : measure.at("requests")) {
@@ -88,6 +87,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
         continue;
       }
       ttft.push_back(1000 * request.at("ttft").get<double>());
+      side.steady_seconds += request.value("steady_seconds", 0.0);
       side.log_probability += request.value("log_probability", std::numeric_limits<double>::quiet_NaN());
       decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -31,7 +32,7 @@ double same(double x) { return x; }
 double logarithm(double x) { return std::log(x); }
 
 // The deviation of each resample's ratio from the ratio of all, on a scale, widened for few terms.
-std::vector<double> deviations(std::span<const Term> terms, Level level, double (*scale)(double), int freedom) {
+std::vector<double> deviations(std::span<const Term> terms, Level level, double (*scale)(double), double freedom) {
   const int n = int(terms.size());
   const double centre = scale(ratio_of_totals(terms)), widening = small_sample_widening(n, freedom);
   std::vector<double> found(kResamples);
@@ -44,9 +45,45 @@ std::vector<double> deviations(std::span<const Term> terms, Level level, double 
 }
 
 // Adds those of the logarithm.
-void add_deviations(std::span<const Term> terms, Level level, double sign, int freedom, std::vector<double>& sums) {
+void add_deviations(std::span<const Term> terms, Level level, double sign, double freedom, std::vector<double>& sums) {
   const std::vector<double> found = deviations(terms, level, logarithm, freedom);
   for (int b = 0; b < kResamples; ++b) sums[std::size_t(b)] += sign * found[std::size_t(b)];
+}
+
+// The variance of the mean logarithm of the alternations' ratios, of at least two.
+double mean_variance(const std::vector<Term>& repeats) {
+  std::vector<double> logs;
+  for (const Term& t : repeats) logs.push_back(std::log(ratio_of_totals(std::span(&t, 1))));
+  double mean = 0, squares = 0;
+  for (const double x : logs) mean += x / double(logs.size());
+  for (const double x : logs) squares += (x - mean) * (x - mean);
+  return squares / double(logs.size() - 1) / double(logs.size());
+}
+
+// kResamples quantiles of Student's distribution, evenly spaced; of freedoms a quarter apart, since they are slow to
+// find.
+const std::vector<double>& students_quantiles(double freedom) {
+  static std::map<double, std::vector<double>> known;
+  const double rounded = std::max(1.0, std::floor(4 * freedom) / 4);
+  std::vector<double>& found = known[rounded];
+  for (int k = 0; found.size() < std::size_t(kResamples); ++k)
+    found.push_back(boost::math::quantile(boost::math::students_t(rounded), (k + 0.5) / kResamples));
+  return found;
+}
+
+// A draw from Student's distribution: of resample b, of ratio number `ratio`.
+double students_draw(int b, int ratio, const std::vector<double>& quantiles) {
+  const Philox drawn = philox4x32_10(std::uint32_t(b), std::uint32_t(ratio), 0, 0, 0x73747564u, 0x656e7473u);
+  return quantiles[std::size_t(std::uint64_t(drawn.word[0]) * std::uint64_t(kResamples) >> 32)];
+}
+
+// Deviations of one ratio as they would fall by chance: what is maximized over all ratios.
+std::vector<double> by_chance(const Resampled& ratio, int number) {
+  std::vector<double> found = ratio.prompts.empty() ? std::vector<double>(kResamples) : ratio.prompts;
+  if (!(ratio.machine > 0)) return found;
+  const std::vector<double>& quantiles = students_quantiles(ratio.freedom);
+  for (int b = 0; b < kResamples; ++b) found[std::size_t(b)] += ratio.machine * students_draw(b, number, quantiles);
+  return found;
 }
 
 // The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
@@ -110,7 +147,7 @@ double ratio_of_totals(std::span<const Term> terms) {
   return (sum.top / sum.bottom) / (sum.base_top / sum.base_bottom);
 }
 
-double small_sample_widening(int n, int freedom) {
+double small_sample_widening(int n, double freedom) {
   if (n < 2) return 1;
   const double t = quantile(boost::math::complement(boost::math::students_t(freedom), kTail));
   const double z = quantile(boost::math::complement(boost::math::normal(), kTail));
@@ -151,26 +188,50 @@ Resampled resampled(const Measurements& measured) {
   const double value = ratio_of_totals(prompts);
   if (!(value > 0) || !std::isfinite(value)) return {kUnknown, {}};
   if (prompts.size() < 2 && repeats.size() < 2) return {value, {}};
-  std::vector<double> both(kResamples);
-  add_deviations(prompts, Level::prompts, 1, measured.prompts - 1, both);
-  add_deviations(repeats, Level::repeats, 1, measured.repeats - 1, both);
-  return {value, std::move(both)};
+  Resampled found{value, {}, std::vector<double>(kResamples)};
+  add_deviations(prompts, Level::prompts, 1, measured.prompts - 1, found.prompts);
+  found.deviations = found.prompts;
+  add_deviations(repeats, Level::repeats, 1, measured.repeats - 1, found.deviations);
+  if (measured.repeats > 1) found.machine = std::sqrt(mean_variance(repeats)), found.freedom = measured.repeats - 1;
+  return found;
 }
+
+namespace {
+
+// The standard error of the alternations of two sides, and its degrees of freedom.
+void set_machine(const Measurements& a, const Measurements& b, bool together, Resampled& ratio) {
+  const std::vector<Term> of_a = totals(a, Level::repeats), of_b = totals(b, Level::repeats);
+  if (together) {
+    std::vector<Term> both;
+    for (std::size_t r = 0; r < of_a.size(); ++r)
+      both.push_back({ratio_of_totals(std::span(&of_b[r], 1)), ratio_of_totals(std::span(&of_a[r], 1)), 1, 1});
+    ratio.machine = std::sqrt(mean_variance(both)), ratio.freedom = a.repeats - 1;
+    return;
+  }
+  const double va = mean_variance(of_a), vb = mean_variance(of_b), all = va + vb;
+  ratio.machine = std::sqrt(all);
+  ratio.freedom = all > 0 ? all * all / (va * va / (a.repeats - 1) + vb * vb / (b.repeats - 1)) : 1;
+}
+
+}  // namespace
 
 Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved) {
   const double below = ratio_of_totals(a.terms), value = ratio_of_totals(b.terms) / below;
   if (!(value > 0) || !(below > 0) || !std::isfinite(value)) return {kUnknown, {}};
-  if (a.prompts != b.prompts || (a.prompts < 2 && (a.repeats < 2 || b.repeats < 2))) return {value, {}};
+  const bool once = a.repeats < 2 || b.repeats < 2;
+  if (a.prompts != b.prompts || (once && (a.prompts < 2 || a.repeats != b.repeats))) return {value, {}};
+  Resampled found{value, {}, std::vector<double>(kResamples)};
   const bool together = interleaved && a.repeats == b.repeats;
-  const int freedom = together ? a.repeats - 1 : a.repeats + b.repeats - 2;
-  std::vector<double> all(kResamples);
+  if (!once) set_machine(a, b, together, found);
+  for (const Measurements* side : {&b, &a})
+    add_deviations(totals(*side, Level::prompts), Level::prompts, side == &b ? 1 : -1, side->prompts - 1,
+                   found.prompts);
+  found.deviations = found.prompts;
   for (const Measurements* side : {&b, &a}) {
-    const double sign = side == &b ? 1 : -1;
-    const Level repeats = side == &b || together ? Level::repeats : Level::repeats_of_base;
-    add_deviations(totals(*side, Level::prompts), Level::prompts, sign, side->prompts - 1, all);
-    add_deviations(totals(*side, repeats), repeats, sign, freedom, all);
+    const Level level = side == &b || together ? Level::repeats : Level::repeats_of_base;
+    if (!once) add_deviations(totals(*side, level), level, side == &b ? 1 : -1, found.freedom, found.deviations);
   }
-  return {value, std::move(all)};
+  return found;
 }
 
 Interval interval_of(const Resampled& ratio) {
@@ -180,15 +241,14 @@ Interval interval_of(const Resampled& ratio) {
 }
 
 std::vector<Interval> simultaneous_intervals(std::span<const Resampled> ratios) {
-  std::vector<double> extremes(kResamples, 0);  // of each resample, in half-widths
-  for (const Resampled& ratio : ratios) {
-    if (ratio.deviations.empty()) continue;
-    const auto [low, high] = spread(ratio.deviations);
-    for (int b = 0; b < kResamples; ++b) {
-      const double deviation = ratio.deviations[std::size_t(b)], half = deviation < 0 ? low : high;
-      if (half != 0 && std::isfinite(deviation))
-        extremes[std::size_t(b)] = std::max(extremes[std::size_t(b)], deviation / half);
-    }
+  std::vector<double> extremes(kResamples, 0);  // of each draw, in half-widths
+  for (std::size_t i = 0; i < ratios.size(); ++i) {
+    if (ratios[i].deviations.empty()) continue;
+    const std::vector<double> chance = by_chance(ratios[i], int(i));
+    const auto [low, high] = spread(chance);
+    for (std::size_t b = 0; b < chance.size(); ++b)
+      if (const double half = chance[b] < 0 ? low : high; half != 0 && std::isfinite(chance[b]))
+        extremes[b] = std::max(extremes[b], chance[b] / half);
   }
   std::ranges::sort(extremes);
   const double wider = std::max(1.0, quantile(extremes, 1 - 2 * kTail));

@@ -50,6 +50,10 @@ constexpr int kResamples = 2000;
 struct Resampled {
   double value;                    // NaN: unknown
   std::vector<double> deviations;  // of the logarithm, [kResamples]; NaN: a denominator was zero; empty: no bounds
+  // What they are made of: deviations over prompts, and the standard error over alternations with its degrees of
+  // freedom.
+  std::vector<double> prompts = {};
+  double machine = 0, freedom = 0;
 };
 
 // The ratio of totals; NaN where a denominator is zero.
@@ -78,20 +82,21 @@ Interval share_interval(std::span<const Term> units);
 // the same number of prompts resample the same ones.
 Resampled resampled(const Measurements& measured);
 // The ratio of b over that of a, of the same prompts, which are resampled in both together. `interleaved`: so are the
-// alternations, since both sides measured theirs in turn; else each side's vary alone, and their degrees of freedom
-// add.
+// alternations, since both sides measured theirs in turn; else each side's vary alone, with the degrees of freedom of
+// Welch (1947). Unknown bounds where one side has one alternation and the other more.
 Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved);
 
 Interval interval_of(const Resampled& ratio);
 // Intervals that hold all at once in 95 of 100 cases: each is as much wider than its own as the most extreme of all
-// resampled deviations requires, measured by the half-widths (Westfall and Young 1993; the ratios share their prompts,
-// so this is narrower than a division of the 5 % among them). Ratios without bounds do not count.
+// ratios' deviations requires, measured by their half-widths (Westfall and Young 1993). The ratios share the draws of
+// their prompts; each has draws of its own, from Student's distribution, for its alternations, of which three have too
+// few resamples to say how far the most extreme of many lies. Ratios without bounds do not count.
 std::vector<Interval> simultaneous_intervals(std::span<const Resampled> ratios);
 
 Interval paired_interval(const Measurements& measured);
 
 // The widening above, t(freedom) / z * sqrt(n / (n - 1)); 1 for n < 2.
-double small_sample_widening(int n, int freedom);
+double small_sample_widening(int n, double freedom);
 
 // The value below which this share of the sorted values lies, between the two nearest ones as numpy does by default;
 // NaN if there are none.

@@ -202,7 +202,9 @@ Experiment read_line(const json& line, Summary& summary) {
   summary.positions = positions_of(repeats, summary.speculative.rounds, experiment);
   if (summary.left_out > 0) summary.histogram.clear(), summary.positions.clear();
   summary.theory.draft_length = fixed_length(line.at("run"));
-  if (!summary.positions.empty())
+  if (summary.left_out > 0)
+    summary.acceptance_length = std::numeric_limits<double>::quiet_NaN();
+  else if (!summary.positions.empty())
     summary.acceptance_length = 1 + divide(summary.speculative.accepted, summary.positions[0].drafted);
   summary.alternations_differ = !line.value("/alternations/differing"_json_pointer, json::array()).empty();
   const json agreement =
@@ -256,7 +258,8 @@ Summary summarize(const json& line) {
   summarize_prompts(experiment, summary);
   const SideFigures& side = summary.speculative;
   summary.steady_share = divide(side.steady_seconds, side.seconds);
-  summary.from_cache = divide(side.prefix_rows, side.prompt_tokens);
+  summary.from_cache =
+      summary.left_out > 0 ? std::numeric_limits<double>::quiet_NaN() : divide(side.prefix_rows, side.prompt_tokens);
   summary.theory = theory_of(summary);
   return summary;
 }

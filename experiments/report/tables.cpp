@@ -79,7 +79,7 @@ Table main_table(const View& view) {
         "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
         "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i"},
        {"tok/s", "tokens_per_second", "tokens per second end to end, with speculation"},
-       {"plain", "baseline_tokens_per_second", "the same without, measured in alternation"},
+       {"plain", "baseline_tokens_per_second", "the same without speculation"},
        {"steady", "steady_speedup", "speedup while all places of the batch were taken, without filling and draining"},
        {"speedup [95 %]", "speedup", "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
         Kind::interval},

@@ -45,7 +45,8 @@ std::vector<std::size_t> as_good_as(const View& view, std::size_t fastest, const
   for (const std::size_t i : group) {
     if (i == fastest) continue;
     const Summary& s = view.cells[i];
-    const bool comparable = s.samples.prompts == base.samples.prompts && s.speedup.bounded() && base.speedup.bounded();
+    const bool comparable = s.samples.prompts == base.samples.prompts && s.speedup.bounded() &&
+                            base.speedup.bounded() && !s.prompts_alone && !base.prompts_alone;
     ratios.push_back(comparable ? resampled_ratio(base.samples.speedup, s.samples.speedup, false)
                                 : Resampled{s.speedup.value / base.speedup.value, {}});
     others.push_back(i);

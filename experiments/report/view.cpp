@@ -96,7 +96,8 @@ std::string View::origin() const {
   std::string found = counted(cells.size(), "run");
   if (!repeats.empty())
     found += " of " + counted(*prompts.begin(), "prompt") + (prompts.size() > 1 ? " or more" : "") + " in " +
-             counted(*repeats.begin(), "alternation") + (repeats.size() > 1 ? " or more" : "") + " with the baseline";
+             counted(*repeats.begin(), "alternation") + (repeats.size() > 1 ? " or more" : "") +
+             (shared > 0 ? "" : " with the baseline");
   for (const std::string& part : {common(machines, "machines"), common(commits, "commits")})
     if (!part.empty()) found += "; " + part;
   found += ".";

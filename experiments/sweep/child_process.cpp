@@ -66,7 +66,10 @@ ChildProcess::~ChildProcess() {
 
 const std::optional<Ended>& ChildProcess::ended() {
   int status = 0;
-  if (ended_ || ::waitpid(process_, &status, WNOHANG) != process_) return ended_;
+  if (ended_) return ended_;
+  const pid_t found = ::waitpid(process_, &status, WNOHANG);
+  if (found < 0 && errno == ECHILD) ended_ = Ended{1, 0};  // SIGCHLD is ignored: nobody knows how it ended
+  if (found != process_) return ended_;
   ended_ = WIFSIGNALED(status) ? Ended{0, WTERMSIG(status)} : Ended{WEXITSTATUS(status), 0};
   return ended_;
 }

@@ -30,14 +30,15 @@ double processor_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 class Stops {
  public:
   void step(double wall, double processor) { steps_.push_back({wall, processor}); }
+  // Processors are busy for about the same share of every step: one in which they were for far less was not ours.
   double seconds() const {
-    constexpr double kLeast = 0.1, kSteps = 10, kBusy = 0.2;
-    std::vector<double> walls;
-    for (const auto& [wall, processor] : steps_) walls.push_back(wall);
-    const double least = std::max(kLeast, kSteps * median(std::move(walls)));
+    constexpr double kLeast = 0.1, kBusy = 0.25;
+    std::vector<double> busy;
+    for (const auto& [wall, processor] : steps_) busy.push_back(processor / wall);
+    const double usual = median(std::move(busy));
     double sum = 0;
     for (const auto& [wall, processor] : steps_)
-      if (wall > least && processor < kBusy * wall) sum += wall - processor;
+      if (const double lost = wall - processor / usual; lost > kLeast && processor < kBusy * usual * wall) sum += lost;
     return sum;
   }
 
@@ -280,8 +281,9 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
       ids.push_back(submit(engine, jobs[next], first >= 0 ? ids[std::size_t(first)] : 0));
       books.submitted(next, ids.back());
     }
-    const bool steady = books.filled() && next - books.finished() == std::size_t(at_once);
+    const bool filled = books.filled();
     const StepReport report = engine.step();
+    const bool steady = filled && report.sequences.size() == std::size_t(at_once);  // none waits for pages
     const auto now = Clock::now();
     const double used = processor_seconds();
     books.step(report, seconds(now - std::exchange(last, now)), used - std::exchange(processor, used), steady);

@@ -177,6 +177,9 @@ std::vector<RunKey> keys_of_measure() {
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true,
               "serve a few short requests unmeasured first, and measure again where a device had forwards to record"),
+      boolean(
+          "/measure/keep_outputs", false,
+          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored"),
       trace(
           "/trace",
           "file of an acceptance trace, which is recorded beside the measurement; or {\"file\": FILE, \"dense\": true, "

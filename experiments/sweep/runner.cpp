@@ -16,6 +16,7 @@
 #include "experiments/sweep/tracing.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
+#include "framework/text/utf8.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -78,6 +79,7 @@ class Alternations {
       for (const Side side : {Side::baseline, Side::speculative}) {
         const char* name = side == Side::baseline ? "baseline" : "speculative";
         Taken& taken = both[int(side)];
+        if (i == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
         same.add(taken.measured, name, i);
         note_failures(taken.measured, jobs_, name, i, line);
         for (json& thrown : taken.thrown_away) {
@@ -95,6 +97,11 @@ class Alternations {
   }
 
  private:
+  void keep_outputs(Measured& measured) {
+    const auto tokenizer = bench_.tokenizer(target_of(run_), beside_);
+    for (std::size_t i = 0; i < measured.texts.size(); ++i)
+      measured.measure["requests"][i]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[i]));
+  }
   // A side of alternation i, as its part k.
   Taken one(Side side, int i, int k) {
     const auto once = [&] {

@@ -117,8 +117,8 @@ void sums_of_group(const Product& p, std::int64_t panel, std::int64_t row, int r
   const std::int64_t chunk = kNibbles ? kChunkQuads / (2 * of_tile) * (2 * of_tile) : quads;
   for (std::int64_t from = 0; from < quads; from += chunk) {
     const std::int64_t count = quads - from < chunk ? quads - from : chunk;
-    const std::byte* w = codes + from * kQuadBytes;
-    if (kNibbles) unpack_quads(codes + from / 2 * kQuadBytes, count, block.unpacked), w = block.unpacked;
+    const std::byte* const w = kNibbles ? block.unpacked : codes + from * kQuadBytes;
+    if (kNibbles) unpack_quads(codes + from / 2 * kQuadBytes, count, block.unpacked);
     order_stores();
     for (int r = 0; r < rows; r += 2 * kTileRows) {
       const int upper = rows - r < kTileRows ? rows - r : kTileRows, rest = rows - r - upper;

@@ -107,13 +107,14 @@ class Shards(InFolder):
         self.write("old.jsonl", dated(lines[0], "2001-01-01T00:00:00Z") + "\n")
         failed = dated(lines[1], "2901-01-01T00:00:00Z", error="no")
         self.write("new.jsonl", failed + "\n")
-        _, err = self.run_it("merge", "new.jsonl", "a.jsonl", "old.jsonl", "--out", "m.jsonl", "--sweep", self.sweep,
-                             code=1)
-        self.assertIn("failed: seed 1 ", err)
+        self.run_it("merge", "new.jsonl", "a.jsonl", "old.jsonl", "--out", "m.jsonl", "--sweep", self.sweep)
         merged = {line["key"]: line for line in map(json.loads, (self.here / "m.jsonl").read_text().splitlines())}
         self.assertEqual(len(merged), SEEDS)
         self.assertEqual(merged[lines[0]["key"]], lines[0])
-        self.assertEqual(merged[lines[1]["key"]], json.loads(failed))
+        self.assertEqual(merged[lines[1]["key"]], lines[1], "a failure replaces no measurement")
+        self.write("others.jsonl", "".join(json.dumps(line) + "\n" for i, line in enumerate(lines) if i != 1))
+        _, err = self.run_it("merge", "new.jsonl", "others.jsonl", "--out", "n.jsonl", "--sweep", self.sweep, code=1)
+        self.assertIn("failed: seed 1 ", err)
 
     def test_merge_refuses_what_would_lose_something(self):
         self.run_it("run", self.sweep, "--quiet", "--results", "a.jsonl", "--shard", "1/8")

@@ -14,6 +14,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"/measure/repeats", "runner_test"},
     {"/measure/seconds", "runner_test"},
     {"/measure/warmup", "runner_test"},
+    {"/measure/keep_outputs", "windows_test"},
     {"/trace", "experiments/trace/"},
 };
 

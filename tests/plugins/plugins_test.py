@@ -157,7 +157,7 @@ class Plugins(unittest.TestCase):
                                 ("bigram", "speculative_sampling"): [self.bigram],
                                 ("bigram", "lenient"): [self.bigram, self.lenient]})
         for line in lines:
-            self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (4, 0))
+            self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (6, 0))
         bigram = lines[2]["repeats"][0]["speculative"]
         self.assertGreater(bigram["accepted"], 0)
         self.assertEqual(len(self.sweep("both", document, *plugins)), 4, "nothing is measured again")
@@ -238,7 +238,7 @@ class Plugins(unittest.TestCase):
                     "axes": {"/policy": [{"length": 3}, {"length": 3, "nodes": 16}, {"name": "running_rate"}]}}
         lines = self.sweep("trees", document, "--plugin", self.branches, "--plugin", self.running_rate)
         for line in lines:
-            self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (4, 0))
+            self.assertEqual((line["agreement"]["compared_texts"], line["agreement"]["differing_texts"]), (6, 0))
         chain, tree, _ = (line["repeats"][0]["speculative"] for line in lines)
         self.assertGreater(tree["drafted"], chain["drafted"])
         self.assertGreater(tree["drafted"], sum(tree["drafted_at"]), "siblings")
@@ -293,7 +293,7 @@ class Plugins(unittest.TestCase):
             line = json.loads(results.read_text())
             differing = line["agreement"]["differing_texts"]
             self.assertGreater(differing, 0)
-            self.assertIn(f"✗{differing}/4", out)
+            self.assertIn(f"✗{differing}/6", out)
             self.assertEqual((code, "outputs differ from plain decoding's" in err), (expected, expected == 1), err)
 
     def test_a_document_names_its_plugins(self):
@@ -418,7 +418,7 @@ class Plugins(unittest.TestCase):
         (self.here / f"{name}.prompts").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
         (self.here / f"{name}.json").write_text(json.dumps(
             {**BASE, "engine": {**BASE["engine"], "batch": 2, "check": True}, "drafter": {"name": "parrot"},
-             "workload": {"prompts": f"{name}.prompts", "repeats": 24, "max_new_tokens": 12}}))
+             "workload": {"prompts": f"{name}.prompts", "repeats": 24, "lengths": "equal", "max_new_tokens": 12}}))
         status, _, err = self.run_it("run", "--plugin", self.faults, f"{name}.json", "--results", f"{name}.jsonl",
                                      "--quiet", fault="throws in Drafter::draft of a long prompt")
         self.assertEqual(status, code, err)

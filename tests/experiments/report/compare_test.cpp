@@ -51,6 +51,22 @@ TEST(Compare, ClearDifferencesAreTold) {
   EXPECT_TRUE(holds(compare(b, a, {}), "↓"));
 }
 
+// The same name, other contents: prompts that changed are not the same prompts, weights that changed are named.
+TEST(Compare, ChangedSourcesAreNamed) {
+  json a = swept_line("ngram", 2, 0, 1, 1.0), b = swept_line("ngram", 2, 0, 1, 1.5);
+  a["sources"] = {{"experiments/prompts.jsonl", "xxh3:1"}, {"experiments/models/target", "xxh3:2"}};
+  b["sources"] = {{"experiments/prompts.jsonl", "xxh3:1"}, {"experiments/models/target", "xxh3:3"}};
+  EXPECT_TRUE(holds(compare({a}, {b}, {}), "Other contents in B than in A: experiments/models/target (1 run)."));
+  json pair = compared({a}, {b})["matched"][0];
+  EXPECT_EQ(pair["changed_sources"], json({"experiments/models/target"}));
+  EXPECT_EQ(pair["speedup"]["clear"], 1);
+  b["sources"]["experiments/prompts.jsonl"] = "xxh3:4";
+  pair = compared({a}, {b})["matched"][0];
+  EXPECT_TRUE(pair["speedup"]["ratio"]["low"].is_null());
+  EXPECT_TRUE(holds(compare({a}, {b}, {}), "not comparable 1"));
+  EXPECT_FALSE(holds(compare({a}, {a}, {}), "Other contents"));
+}
+
 TEST(Compare, FailedRequestsAreTold) {
   const json whole = test::worked_line(), lacking = test::line_with_a_failure();
   const std::string text = compare({whole}, {lacking}, {});

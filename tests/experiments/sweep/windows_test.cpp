@@ -76,6 +76,18 @@ TEST_F(Runs, DrawnLengthsDependOnThePromptAlone) {
   EXPECT_EQ(drawn_length(5, 0, 1), 1);
 }
 
+TEST_F(Runs, OutputsAreKeptWhereAskedFor) {
+  const json line = measured({{"measure", {{"keep_outputs", true}}}}), without = measured();
+  for (const char* side : {"baseline", "speculative"}) {
+    for (const json& request : line["repeats"][0][side]["requests"]) EXPECT_FALSE(request["output"].empty());
+    EXPECT_FALSE(line["repeats"][1][side]["requests"][0].contains("output")) << "all alternations have the same";
+    EXPECT_FALSE(without["repeats"][0][side]["requests"][0].contains("output"));
+  }
+  for (std::size_t i = 0; i < line["repeats"][0]["baseline"]["requests"].size(); ++i)
+    EXPECT_EQ(line["repeats"][0]["baseline"]["requests"][i]["output"],
+              line["repeats"][0]["speculative"]["requests"][i]["output"]);
+}
+
 // What is stopped from outside is seen by the processor's time, whatever the engine.
 TEST_F(Runs, TimeThatWasNotOursIsSeen) {
   const json run = run_of().document;

@@ -95,13 +95,14 @@ TEST(RoundedProducts, AreSumsOfIntegers) {
   }
 }
 
-// Tiles take 16 rows, two of them 32, a block 64; groups of more than 512 inputs are multiplied in parts.
+// Tiles take 16 rows, two of them 32, a block 64; groups of more than 512 inputs of 4 bits in parts.
 TEST(RoundedProducts, OfManyRowsAreTheSame) {
   const struct {
     const WeightFormat& format;
     int in, group;
-  } kCases[] = {{formats::int8(), 1056, 0},    {formats::int8_group(), 192, 96},     {formats::int4(), 256, 128},
-                {formats::int4(), 1440, 1440}, {formats::int4_asymmetric(), 96, 32}, {formats::int4(), 1760, 1760}};
+  } kCases[] = {{formats::int8(), 1054, 0},   {formats::int8_group(), 122, 61}, {formats::int8_group(), 192, 96},
+                {formats::int4(), 256, 128},  {formats::int4(), 1440, 1440},    {formats::int4_asymmetric(), 96, 32},
+                {formats::int4(), 1760, 1760}};
   for (const auto& c : kCases) {
     const Weight w = quantize(Weight::dense(random_tensor({39, c.in}, 3)), c.format, c.group);
     for (const int rows : {16, 33, 48, 65, 129, 149, 177})

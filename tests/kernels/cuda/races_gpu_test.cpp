@@ -131,7 +131,7 @@ TEST_F(Races, attention_to_codes) {
 // A tree behind more steps of its prefix than the ring has stages, which one block takes; pages that are copied as
 // boxes and by threads. Racecheck reports hazards with heads of 128: it does not follow an arrival of one lane for its
 // warp beyond the first round of a ring, as a ring of sixty lines shows
-// (experiments/results/h200/racecheck_ring.cu.txt).
+// (kernels/cuda/racecheck_ring.cu.txt).
 TEST_F(Races, attention_of_a_tree_behind_a_long_prefix) {
   for (const int page_rows : {16, 12})
     for (const DType dtype : {DType::bf16, DType::e4m3})

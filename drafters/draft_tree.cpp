@@ -16,6 +16,7 @@ namespace {
 
 struct TreeOptions {
   TreeShape shape;
+  bool cut;     // the policy's largest budget may be smaller than the shape
   Drawn drawn;  // of nodes that are drawn; certain: none is
   std::optional<float> temperature;
 
@@ -179,7 +180,8 @@ class DraftsTree : public Drafter {
 };
 
 TreeOptions read_options(const nlohmann::json& o) {
-  TreeOptions read{TreeShape::read(o.at("shape")), Drawn::certain, read_draft_temperature(o, "draft_tree")};
+  TreeOptions read{TreeShape::read(o.at("shape")), o.at("cut"), Drawn::certain,
+                   read_draft_temperature(o, "draft_tree")};
   const std::string draws = o.at("draws").get<std::string>();
   const std::vector<Drawn> known{Drawn::certain, Drawn::independent, Drawn::without_replacement};
   const auto named = std::ranges::find(known, draws, [](Drawn d) { return std::string(name_of(d)); });
@@ -189,6 +191,19 @@ TreeOptions read_options(const nlohmann::json& o) {
   return read;
 }
 
+void expect_within_context(const TreeShape& shape, const ModelInfo& model) {
+  if (shape.whole().depth >= model.positions)
+    throw Error("the shape of the drafter 'draft_tree' has " + std::to_string(shape.whole().depth) +
+                " levels below the root, which the context of " + model.name + ", " + std::to_string(model.positions) +
+                " tokens, can never hold; choose a shape of fewer levels");
+}
+
+Needs needs_of(const nlohmann::json& o, const ModelInfo& target) {
+  const TreeOptions options = read_options(o);
+  if (target.positions > 0) expect_within_context(options.shape, target);  // 0: asked before the target is known
+  return {.proposes = options.proposes(), .whole = options.cut ? Budget{} : options.shape.whole()};
+}
+
 }  // namespace
 
 Entry<Drafter> draft_tree() {
@@ -196,16 +211,20 @@ Entry<Drafter> draft_tree() {
           "arXiv 2305.09781, 2402.12374, 2401.10774",
           with_model({{"shape", "list", nlohmann::json{4, 2, 2, 1},
                        "children per depth, as in [4, 2, 1], or one path of ranks for each node, as in "
-                       "[[0], [1], [0, 0]]; the policy's budget cuts it"},
+                       "[[0], [1], [0, 0]]; where a round's budget is smaller, it is cut"},
+                      {"cut", "boolean", false,
+                       "whether the policy's largest budget may be smaller than the shape; false: that is an error"},
                       {"draws", "string", "independent",
                        "how siblings are drawn at temperature > 0: independent, without_replacement, or certain (the "
                        "most probable); at 0 they are certain"},
                       draft_temperature()}),
           [](const nlohmann::json& o, Host& host) {
             TreeOptions options = read_options(o);
-            return std::make_unique<DraftsTree>(host, host.load(ModelChoice::read(o.at("model"))), std::move(options));
+            std::shared_ptr<Model> model = host.load(ModelChoice::read(o.at("model")));
+            expect_within_context(options.shape, model->info());
+            return std::make_unique<DraftsTree>(host, std::move(model), std::move(options));
           },
-          [](const nlohmann::json& o, const ModelInfo&) { return Needs{.proposes = read_options(o).proposes()}; }};
+          needs_of};
 }
 
 }  // namespace foretoken

@@ -25,7 +25,8 @@ class TreeShape {
 
   // Breadth first: by depth, then by parent, then by rank. nodes()[0] is the root.
   const std::vector<Node>& nodes() const { return nodes_; }
-  bool chain() const;  // whether no node has siblings
+  bool chain() const;                                                         // whether no node has siblings
+  Budget whole() const { return {int(nodes_.size()), nodes_.back().depth}; }  // the least that cuts nothing
 
   // The part of the shape that a budget allows, in the order in which a model drafts it. The budget's levels come
   // first; of their nodes the first in breadth-first order, so that the best ranks stay.

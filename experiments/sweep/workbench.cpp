@@ -184,7 +184,7 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
   Backend& device = backend(e);
   ComponentConfigs configs{run.at("drafter"), run.at("policy"), run.at("verifier")};
   if (side == Side::baseline) configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
-  expect_fit(registries, configs, target_info(run, beside));
+  expect_fit_whole(registries, configs, target_info(run, beside));
   const std::int64_t memory_mib = pool_mib(run, beside, registries);
   const EngineOptions options{.batch = e.at("batch"),
                               .step_rows = e.at("step_rows"),

@@ -57,6 +57,7 @@ struct Needs {
   std::vector<int> hidden = {};  // layers of the target whose output a DraftRequest has; not implemented: an Error
   bool confidence = false;       // implements Budget::confidence; otherwise a policy that sets it is an Error
   bool waits = false;            // draft() waits for the device, at most once a level of the budget
+  Budget whole = {};             // the least that lets it draft the shape that a user asked for; {}: it fits any budget
 };
 
 // Throws Error, whose message begins with `who`, for needs that are not implemented.

@@ -28,6 +28,18 @@ void expect_confidence(const ComponentConfigs& configs, const Budget& budget, co
                 " does not serve; choose a drafter that does (Needs::confidence), or another policy");
 }
 
+void expect_whole(const ComponentConfigs& configs, const Budget& most, const Needs& needs) {
+  const Budget& whole = needs.whole;
+  if (!most.drafts() || (most.nodes >= whole.nodes && most.depth >= whole.depth)) return;
+  const auto text = [](const Budget& b) {
+    return std::to_string(b.nodes) + " nodes (the root included) and " + std::to_string(b.depth) + " levels";
+  };
+  throw Error("the drafter " + name_of(configs.drafter) + " has a shape of " + text(whole) + ", but the policy " +
+              name_of(configs.policy) + " gives at most " + text(most) +
+              ", so it would never be drafted whole; raise the policy's budget, choose a smaller shape, or say in the "
+              "drafter's options that it may be cut");
+}
+
 void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
                      const Soundness& soundness) {
   if (inner.ranks > needs.ranks)
@@ -47,6 +59,13 @@ void expect_fit(const Registries& registries, const ComponentConfigs& configs, c
   if (needs) expect_served(*needs, "the drafter " + name_of(configs.drafter));  // first, as in Engine
   if (needs && soundness) expect_sound(configs, *needs, *soundness);
   if (needs && most) expect_confidence(configs, *most, *needs);
+}
+
+void expect_fit_whole(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
+  expect_fit(registries, configs, target);
+  const auto needs = registries.drafters.traits(configs.drafter, target);
+  const auto most = registries.policies.traits(configs.policy, target);
+  if (needs && most) expect_whole(configs, *most, *needs);
 }
 
 }  // namespace foretoken

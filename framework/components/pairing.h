@@ -15,6 +15,8 @@ struct ComponentConfigs {
 void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Soundness& soundness);
 // An Error where a budget sets Budget::confidence and the drafter does not implement it.
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs);
+// An Error where a policy drafts but never gives the budget that Needs::whole asks for.
+void expect_whole(const ComponentConfigs& configs, const Budget& most, const Needs& needs);
 // An Error unless a component that is made of others (Host::drafter, Host::verifier) asks for what they need.
 void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
                      const Soundness& soundness);
@@ -22,5 +24,7 @@ void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, 
 // Throws for unsound pairs, confidence and needs that are not implemented, as far as Entry::traits states the traits
 // before any component is made and any model is loaded.
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
+// The same, and expect_whole: of what a user asked for. The conformance kit drafts under budgets of its own, which cut.
+void expect_fit_whole(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 
 }  // namespace foretoken

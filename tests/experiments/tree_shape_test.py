@@ -10,7 +10,8 @@ from in_folder import InFolder
 
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 BASE = {"target": {"model": "experiments/models/target"},
-        "drafter": {"name": "draft_tree", "model": "experiments/models/draft", "shape": [3, 2, 1, 1]},
+        "drafter": {"name": "draft_tree", "model": "experiments/models/draft", "shape": [3, 2, 1, 1],
+                    "cut": True},
         "policy": {"length": 4, "nodes": 22},
         "sampling": {"temperature": 1},
         "engine": {"batch": 2, "device": "cpu", "threads": 1},

@@ -25,6 +25,49 @@ std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::fi
   return prompts;
 }
 
+// The requests of prompts, one after another.
+class Serving {
+ public:
+  Serving(const json& run, Workbench& bench, const std::filesystem::path& beside)
+      : run_(run),
+        target_(bench.target(run, beside)),
+        tokenizer_(bench.tokenizer(target_of(run), beside)),
+        chat_(chat_of(run, beside)) {}
+
+  // Sample k of a prompt: the number of its first job is `first` where k > 0.
+  void add(const Prompt& p, std::uint64_t repeat, std::uint64_t k, int first) {
+    const std::uint64_t samples = run_["sampling"]["samples"];
+    const std::size_t most = run_["workload"]["turns"], all = 1 + p.later.size();
+    const std::size_t turns = most == 0 ? all : std::min(most, all);
+    Request request = request_of(run_, target_->info(), tokenizer_, chat_, p, repeat * samples + k);
+    for (std::size_t turn = 0; turn < turns; ++turn) {
+      jobs_.push_back({request, p.number, p.category, turn == 0 && k > 0 ? first : -1, int(turn),
+                       turn == 0 ? -1 : int(jobs_.size()) - 1});
+      Request& own = jobs_.back().request;
+      if (turn > 0) own.prompt = next(p.later[turn - 1]), own.stream += std::uint64_t(turn) << kTurnBit;
+      int& limit = own.limits.max_new_tokens;
+      if (run_["workload"]["lengths"] == "drawn") limit = drawn_length(p.number, repeat, limit, int(turn));
+    }
+  }
+  int size() const { return int(jobs_.size()); }
+  std::vector<Job> take() { return std::move(jobs_); }
+
+ private:
+  // Draws are named by stream and position: turns of one stream would meet draws that the end of the turn before had
+  // looked at.
+  static constexpr int kTurnBit = 56;
+
+  std::vector<Token> next(const std::string& text) const {
+    return chat_ ? chat_->encode_next(*tokenizer_, text) : tokenizer_->encode(text, /*special=*/false);
+  }
+
+  const json& run_;
+  std::shared_ptr<const Model> target_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> chat_;
+  std::vector<Job> jobs_;
+};
+
 }  // namespace
 
 std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesystem::path& beside) {
@@ -32,22 +75,13 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const std::size_t wanted = kRequestsAPlace * run["engine"]["batch"].get<std::size_t>(), repeats = w["repeats"];
   const std::uint64_t samples = run["sampling"]["samples"];
   const auto prompts = prompts_for(w, wanted, beside);
-  const auto target = bench.target(run, beside);
-  const auto tokenizer = bench.tokenizer(target_of(run), beside);
-  const auto chat = chat_of(run, beside);
-  const bool drawn = w["lengths"] == "drawn";
-  std::vector<Job> jobs;
+  Serving serving(run, bench, beside);
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
     for (const Prompt& p : prompts) {
-      const int first = int(jobs.size());
-      for (std::uint64_t k = 0; k < samples; ++k) {
-        jobs.push_back({request_of(run, target->info(), tokenizer, chat, p, repeat * samples + k), p.number, p.category,
-                        k > 0 ? first : -1});
-        int& most = jobs.back().request.limits.max_new_tokens;
-        if (drawn) most = drawn_length(p.number, repeat, most);
-      }
+      const int first = serving.size();
+      for (std::uint64_t k = 0; k < samples; ++k) serving.add(p, repeat, k, first);
     }
-  return jobs;
+  return serving.take();
 }
 
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {

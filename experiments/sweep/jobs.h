@@ -13,10 +13,11 @@ namespace foretoken {
 constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are full for most of the time
 
 // The requests of a complete run: its prompts, each with its samples, as often as /workload/repeats says (with other
-// sample numbers, so other draws). The prompts are /workload/limit of the file's, but at least as many as six requests
-// for each place of the batch need; fewer are an Error. With "drawn" lengths every request ends after a number of
-// tokens between half of max_new_tokens and all of them, which depends on its prompt and repeat alone: requests of
-// equal lengths would end, and read prompts, all at once.
+// sample numbers, so other draws). Of a conversation as many turns as /workload/turns says. The prompts are
+// /workload/limit of the file's, but at least as many as six requests for each place of the batch need; fewer are an
+// Error. With "drawn" lengths every request ends after a number of tokens between half of max_new_tokens and all of
+// them, which depends on its prompt and repeat alone: requests of equal lengths would end, and read prompts, all at
+// once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
 // The warm-up requests, served before a run is measured: its first ones, shortened. They end one after another and

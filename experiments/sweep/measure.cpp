@@ -10,6 +10,7 @@
 
 #include "experiments/report/statistics.h"
 #include "experiments/report/time_counts.h"
+#include "experiments/sweep/conversations.h"
 #include "experiments/sweep/engine_memory.h"
 #include "kernels/error.h"
 
@@ -95,6 +96,7 @@ struct ChildCounts {
 
 json to_json(const Job& job, const Service& s) {
   json request = {{"prompt", job.prompt},
+                  {"turn", job.turn},
                   {"category", job.category.empty() ? json() : json(job.category)},
                   {"prompt_tokens", s.prompt_tokens},
                   {"tokens", s.tokens},
@@ -140,11 +142,22 @@ class Books {
   // Whether the requests that came first, as many as there are places, have all emitted.
   bool filled() const { return to_start_ == 0; }
 
-  void submitted(std::size_t job, SequenceId id) {
+  void submitted(std::size_t job, SequenceId id, std::size_t prompt_tokens) {
     job_of_[id] = job;
     services_[job].submitted = Clock::now();
-    services_[job].prompt_tokens = long(jobs_[job].request.prompt.size());
+    services_[job].prompt_tokens = long(prompt_tokens);
   }
+
+  // A turn of a conversation whose turn before failed.
+  void left_out(std::size_t job) {
+    Service& s = services_[job];
+    s.submitted = s.finished = Clock::now(), s.finish = Finish::failed;
+    s.failure = "the turn before it failed";
+    start(job, s.finished);
+    ++finished_;
+  }
+
+  std::size_t job_of(SequenceId id) const { return job_of_.at(id); }
 
   // `steady`: all places were taken, by requests of which the first ones had emitted.
   void step(const StepReport& report, double wall, double processor, bool steady) {
@@ -254,9 +267,10 @@ class Books {
 };
 
 // `first`: the request of which it is another sample; 0: none.
-SequenceId submit(Engine& engine, const Job& job, SequenceId first) {
+SequenceId submit(Engine& engine, const Job& job, std::vector<Token> prompt, SequenceId first) {
   try {
     Request request = job.request;
+    request.prompt = std::move(prompt);
     request.like = first;
     return engine.submit(std::move(request));
   } catch (const Error& e) {
@@ -270,16 +284,21 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
                  const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
   Books books(jobs, at_once);
   EngineMemory memory(engine);
-  std::vector<SequenceId> ids;
+  std::vector<SequenceId> ids(jobs.size());
+  Conversations waiting(jobs);
+  std::size_t running = 0;
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
   const auto start = Clock::now();
   auto last = start;
   double processor = processor_seconds();
-  for (std::size_t next = 0; books.finished() < jobs.size();) {
-    for (; next < jobs.size() && next - books.finished() < std::size_t(at_once); ++next) {
+  while (books.finished() < jobs.size()) {
+    for (; waiting.ready() && running < std::size_t(at_once); ++running) {
+      const std::size_t next = waiting.next();
       const int first = jobs[next].first;
-      ids.push_back(submit(engine, jobs[next], first >= 0 ? ids[std::size_t(first)] : 0));
-      books.submitted(next, ids.back());
+      std::vector<Token> prompt = waiting.prompt(next);
+      const std::size_t tokens = prompt.size();
+      ids[next] = submit(engine, jobs[next], std::move(prompt), first >= 0 ? ids[std::size_t(first)] : 0);
+      books.submitted(next, ids[next], tokens);
     }
     const bool filled = books.filled();
     const StepReport report = engine.step();
@@ -287,6 +306,10 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
     const auto now = Clock::now();
     const double used = processor_seconds();
     books.step(report, seconds(now - std::exchange(last, now)), used - std::exchange(processor, used), steady);
+    for (const Sequence& q : report.finished) {
+      --running;
+      for (const std::size_t job : waiting.ended(books.job_of(q.id), q)) books.left_out(job);
+    }
     memory.step(report);
     watch(report);
     after_step(double(books.finished()) / double(jobs.size()));

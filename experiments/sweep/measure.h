@@ -1,6 +1,7 @@
 // Serves one workload with one engine and records the MEASURE of a result line. A request arrives when another ends
-// (closed loop), so latencies include no queueing. Two windows are measured: end to end, and steady, from when the
-// first requests have all emitted until the last ones leave places empty.
+// (closed loop), so latencies include no queueing; the turns of a conversation follow one another. Two windows are
+// measured: end to end, and steady, from when the first requests have all emitted until the last ones leave places
+// empty.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,6 +18,9 @@ struct Job {
   int prompt = 0;        // number of the prompt
   std::string category;  // empty: none
   int first = -1;        // the job of which this one is another sample; -1: none
+  int turn = 0;          // of a conversation, from 0
+  int after = -1;        // the job whose output this one goes on from: the prompt of the request is only what follows
+                         // that output; -1: none
 };
 
 struct Measured {

@@ -202,6 +202,10 @@ json complete_run(const json& document, const Registries& registries, const std:
   if (!is_temperature(run["sampling"]["temperature"]))
     throw Error(where + ": '/sampling/temperature' is " + shown(run["sampling"]["temperature"]) +
                 ", which is too small to divide by; use 0 for greedy decoding");
+  if (run.contains("trace") && run["workload"]["turns"] != 1)
+    throw Error(where +
+                ": a trace is of requests whose prompts are known, not of conversations; set '/workload/turns' "
+                "to 1");
   if (run["engine"]["step_rows"] != 0 && run["engine"]["step_rows"] < run["engine"]["batch"])
     throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
                 run["engine"]["batch"].dump() + " or more, or leave it out");

@@ -136,8 +136,7 @@ std::vector<RunKey> keys_of_engine() {
 // On what.
 std::vector<RunKey> keys_of_workload() {
   return {
-      path("/workload/prompts",
-           "JSONL with `prompt` or `turns` (the first is taken), and `category` where there is one"),
+      path("/workload/prompts", "JSONL with `prompt` or `turns` (a conversation), and `category` where there is one"),
       chat("/workload/chat",
            "form in which a prompt is put to a chat model; auto: the one that the target's directory holds; none: as "
            "it is"),
@@ -152,6 +151,7 @@ std::vector<RunKey> keys_of_workload() {
        {},
        false,
        false},
+      integer("/workload/turns", 1, 0, 1000, "turns of a conversation that are served; 0: all of them"),
       integer("/workload/limit", 0, 0, kMany,
               "prompts taken, spread evenly over the categories, but at least as many as six requests for each place "
               "of the batch need; 0: all"),

@@ -118,6 +118,8 @@ int run_soak(const SoakOptions& options) {
   Workbench bench;
   const std::filesystem::path beside = std::filesystem::path(options.file).parent_path();
   const json run = complete_run(read_document(options.file), bench.registries(), options.file);
+  if (run["workload"]["turns"] != 1)
+    throw Error(options.file + ": a soak serves requests whose prompts are known; set '/workload/turns' to 1");
   const std::unique_ptr<Engine> engine = bench.engine(run, Side::speculative, beside);
   queue_all(*engine, jobs_of(run, bench, beside), options.requests);
   const std::vector<Part> parts = serve(*engine, options.requests);

@@ -18,11 +18,14 @@ using nlohmann::json;
 
 namespace {
 
-std::string text_of(const json& line, const std::string& where) {
+// The turns of a line; one where it is no conversation.
+std::vector<std::string> turns_of(const json& line, const std::string& where) {
   for (const char* key : {"prompt", "question", "text"})
-    if (line.contains(key) && line[key].is_string()) return line[key];
-  if (line.contains("turns") && line["turns"].is_array() && !line["turns"].empty() && line["turns"][0].is_string())
-    return line["turns"][0];
+    if (line.contains(key) && line[key].is_string()) return {line[key]};
+  const auto is_string = [](const json& turn) { return turn.is_string(); };
+  if (line.contains("turns") && line["turns"].is_array() && !line["turns"].empty() &&
+      std::ranges::all_of(line["turns"], is_string))
+    return line["turns"];
   throw Error(where +
               ": no prompt; a line needs a string 'prompt' (or 'question', 'text') or a list of strings 'turns'");
 }
@@ -39,10 +42,13 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     const std::string where = file.string() + ":" + std::to_string(number);
     const json line = parse_json(text, where);
     if (!line.is_object()) throw Error(where + ": a prompt must be a JSON object, not " + shown(line));
-    std::string prompt = text_of(line, where);
-    if (prompt.empty()) throw Error(where + ": the prompt is empty");
+    std::vector<std::string> turns = turns_of(line, where);
+    if (std::ranges::find(turns, "") != turns.end()) throw Error(where + ": the prompt is empty");
     const bool named = line.contains("category") && line["category"].is_string();
-    prompts.push_back({int(prompts.size()), std::move(prompt), named ? line["category"].get<std::string>() : ""});
+    prompts.push_back({int(prompts.size()),
+                       std::move(turns.front()),
+                       named ? line["category"].get<std::string>() : "",
+                       {turns.begin() + 1, turns.end()}});
   }
   if (prompts.empty()) throw Error("the file '" + file.string() + "' holds no prompts");
   return prompts;
@@ -73,9 +79,10 @@ std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::ve
   return out;
 }
 
-int drawn_length(int prompt, std::uint64_t repeat, int most) {
+int drawn_length(int prompt, std::uint64_t repeat, int most, int turn) {
   const std::uint32_t word =
-      philox4x32_10(std::uint32_t(prompt), std::uint32_t(repeat), 0, 0, 0x6c656e67u, 0x7468735fu).word[0];
+      philox4x32_10(std::uint32_t(prompt), std::uint32_t(repeat), std::uint32_t(turn), 0, 0x6c656e67u, 0x7468735fu)
+          .word[0];
   const int least = (most + 1) / 2;
   return least + int(std::uint64_t(word) * std::uint64_t(most - least + 1) >> 32);
 }

@@ -1,5 +1,5 @@
-// Prompts, from any JSONL: one object a line with `prompt`, `turns` (the first is taken), `question` or `text`, and an
-// optional `category`. Reads Spec-Bench, MT-bench and HumanEval unchanged.
+// Prompts, from any JSONL: one object a line with `prompt`, `question`, `text` or `turns` (a list: the user's side of a
+// conversation), and an optional `category`. Reads Spec-Bench, MT-bench and HumanEval unchanged.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +11,8 @@ namespace foretoken {
 struct Prompt {
   int number = 0;  // of the line among the prompts of the file, from 0
   std::string text;
-  std::string category;  // empty: none
+  std::string category;              // empty: none
+  std::vector<std::string> later{};  // turns of a conversation after `text`
 };
 
 // All prompts of a file; a malformed line is an Error with its number.
@@ -21,8 +22,9 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
                                    int limit);
 
-// A number of tokens between half of `most` and all of it, drawn for this prompt and repeat; the same in every run.
-int drawn_length(int prompt, std::uint64_t repeat, int most);
+// A number of tokens between half of `most` and all of it, drawn for this prompt, repeat and turn; the same in every
+// run.
+int drawn_length(int prompt, std::uint64_t repeat, int most, int turn = 0);
 
 // `path` as given, else below `beside`, else below the project's own folder; the first that exists, or as given.
 std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside = {});

@@ -17,6 +17,7 @@ struct Form {
   std::string begin;                        // of the whole prompt
   std::string system_before, system_after;  // around a system prompt, where there is one
   std::string before, after;                // around the question
+  std::string answered;                     // between an answer and the next question
   std::vector<std::string> marks;           // special tokens, one token each
   bool trims = false;                       // white space around the question is removed
 };
@@ -32,15 +33,16 @@ const std::vector<Form>& forms() {
        "<|im_end|>\n",
        "<|im_start|>user\n",
        "<|im_end|>\n<|im_start|>assistant\n",
+       "<|im_end|>\n",
        {"<|im_start|>", "<|im_end|>"}},
       {"llama-3", "<|begin_of_text|>", kHeader + "system" + kEnd, kTurn, kHeader + "user" + kEnd,
-       kTurn + kHeader + "assistant" + kEnd, kLlama3, true},
+       kTurn + kHeader + "assistant" + kEnd, kTurn, kLlama3, true},
       {"llama-3.1", "<|begin_of_text|>", kHeader + "system" + kEnd + kDates, kTurn, kHeader + "user" + kEnd,
-       kTurn + kHeader + "assistant" + kEnd, kLlama3, true},
-      {"llama-2", "<s>[INST] ", "<<SYS>>\n", "\n<</SYS>>\n\n", "", " [/INST]", {"<s>"}, true},
-      {"mistral", "<s>[INST] ", "", "", "", " [/INST]", {"<s>"}},
-      {"mistral-v3", "<s>[INST] ", "", "", "", "[/INST]", {"<s>", "[INST]", "[/INST]"}},
-      {"zephyr", "", "<|system|>\n", "</s>\n", "<|user|>\n", "</s>\n<|assistant|>\n", {"</s>"}},
+       kTurn + kHeader + "assistant" + kEnd, kTurn, kLlama3, true},
+      {"llama-2", "<s>[INST] ", "<<SYS>>\n", "\n<</SYS>>\n\n", "", " [/INST]", " </s><s>[INST] ", {"<s>"}, true},
+      {"mistral", "<s>[INST] ", "", "", "", " [/INST]", "</s>[INST] ", {"<s>"}},
+      {"mistral-v3", "<s>[INST] ", "", "", "", "[/INST]", "</s>[INST] ", {"<s>", "[INST]", "[/INST]"}},
+      {"zephyr", "", "<|system|>\n", "</s>\n", "<|user|>\n", "</s>\n<|assistant|>\n", "</s>\n", {"</s>"}},
   };
   return kForms;
 }
@@ -143,13 +145,27 @@ std::string ChatTemplate::text(std::string_view question, const std::optional<st
   return text + form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;
 }
 
-std::vector<Token> ChatTemplate::encode(const Tokenizer& tokenizer, std::string_view question,
-                                        const std::optional<std::string>& system) const {
+std::string ChatTemplate::next(std::string_view question) const {
+  const Form& form = *find(name_);
+  return form.answered + form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;
+}
+
+void ChatTemplate::expect_marks(const Tokenizer& tokenizer) const {
   for (const std::string& mark : find(name_)->marks)
     if (tokenizer.encode(mark, /*special=*/false).size() != 1)
       throw Error("the tokenizer has no token '" + mark + "', so the chat template '" + name_ +
                   "' is not its model's; name another, or give the prompts as they are");
+}
+
+std::vector<Token> ChatTemplate::encode(const Tokenizer& tokenizer, std::string_view question,
+                                        const std::optional<std::string>& system) const {
+  expect_marks(tokenizer);
   return tokenizer.encode(text(question, system), /*special=*/false);
+}
+
+std::vector<Token> ChatTemplate::encode_next(const Tokenizer& tokenizer, std::string_view question) const {
+  expect_marks(tokenizer);
+  return tokenizer.encode(next(question), /*special=*/false);
 }
 
 }  // namespace foretoken

@@ -29,12 +29,18 @@ class ChatTemplate {
   // The prompt, up to where the answer begins. `system`: nullopt is the template's own system prompt, "" is none. A
   // format without system prompts and a `system` that is not empty: an Error.
   std::string text(std::string_view question, const std::optional<std::string>& system = {}) const;
+  // What follows an answer, of which no end was written, up to where the answer to the next question begins.
+  std::string next(std::string_view question) const;
   // The tokens of the prompt, including bos. A tokenizer that lacks one of the special tokens is an Error that names
   // it.
   std::vector<Token> encode(const Tokenizer& tokenizer, std::string_view question,
                             const std::optional<std::string>& system = {}) const;
+  // The tokens of next(). Errors as of encode().
+  std::vector<Token> encode_next(const Tokenizer& tokenizer, std::string_view question) const;
 
  private:
+  void expect_marks(const Tokenizer& tokenizer) const;
+
   std::string name_;
   std::string system_;  // the default one; "": none
 };

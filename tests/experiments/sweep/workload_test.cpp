@@ -26,6 +26,7 @@ TEST(Workload, TakesTheUsualShapesOfLines) {
     EXPECT_EQ(prompts[std::size_t(i)].number, i);
     EXPECT_EQ(prompts[std::size_t(i)].text, texts[i]);
     EXPECT_EQ(prompts[std::size_t(i)].category, categories[i]);
+    EXPECT_EQ(prompts[std::size_t(i)].later, (i == 1 ? std::vector<std::string>{"then"} : std::vector<std::string>()));
   }
 }
 
@@ -40,6 +41,8 @@ TEST(Workload, MalformedLinesAreNamed) {
   EXPECT_TRUE(says(refusal("{\"prompt\": 3}"), "p.jsonl:2", "prompt"));
   EXPECT_TRUE(says(refusal("{\"turns\": []}"), "p.jsonl:2", "turns"));
   EXPECT_TRUE(says(refusal("{\"prompt\": \"\"}"), "p.jsonl:2", "empty"));
+  EXPECT_TRUE(says(refusal("{\"turns\": [\"a\", \"\"]}"), "p.jsonl:2", "empty"));
+  EXPECT_TRUE(says(refusal("{\"turns\": [\"a\", 3]}"), "p.jsonl:2", "a list of strings 'turns'"));
   EXPECT_TRUE(says(refusal("{\"prompt\": \"\xff\"}"), "p.jsonl:2"));
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path() / "none.jsonl"); }), "none.jsonl"));
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path()); }), "JSONL"));

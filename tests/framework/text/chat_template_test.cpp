@@ -48,6 +48,25 @@ TEST(ChatTemplate, AFormatChosenByNameHasNoDefaultSystemPrompt) {
                    "'mistral' has no place for a system prompt"));
 }
 
+// As the published templates write a conversation of three messages, from behind the answer on.
+TEST(ChatTemplate, TheNextQuestionFollowsAnAnswer) {
+  const auto next = [](const char* name) { return ChatTemplate::named(name).next(" q\n"); };
+  EXPECT_EQ(next("chatml"), "<|im_end|>\n<|im_start|>user\n q\n<|im_end|>\n<|im_start|>assistant\n");
+  const std::string llama3 =
+      "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|><|start_header_id|>assistant<|end_header_id|>"
+      "\n\n";
+  EXPECT_EQ(next("llama-3"), llama3);
+  EXPECT_EQ(next("llama-3.1"), llama3);
+  EXPECT_EQ(next("llama-2"), " </s><s>[INST] q [/INST]");
+  EXPECT_EQ(next("mistral"), "</s>[INST]  q\n [/INST]");
+  EXPECT_EQ(next("mistral-v3"), "</s>[INST]  q\n[/INST]");
+  EXPECT_EQ(next("zephyr"), "</s>\n<|user|>\n q\n</s>\n<|assistant|>\n");
+  const auto qwen = Tokenizer::load(kData / "qwen2");
+  const auto tokens = ChatTemplate::named("chatml").encode_next(*qwen, "q");
+  EXPECT_EQ(tokens, qwen->encode(ChatTemplate::named("chatml").next("q"), /*special=*/false));
+  EXPECT_EQ(tokens.front(), qwen->encode("<|im_end|>", false).front()) << "a mark is one token";
+}
+
 TEST(ChatTemplate, OtherFormatsAreRefused) {
   const std::string gemma = read_json(kData / "chat.golden.json")["unknown"];
   EXPECT_TRUE(says(sentence_of([&] { loaded(gemma); }), "is of no form that is known here", "name the one"));

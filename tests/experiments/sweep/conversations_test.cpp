@@ -1,0 +1,127 @@
+// Conversations: which turns are served, when, and behind what.
+#include "experiments/sweep/conversations.h"
+
+#include <set>
+
+#include "experiments/sweep/jobs.h"
+#include "tests/experiments/sweep/demo_runs.h"
+#include "tests/framework/text/temporary_folder.h"
+#include "tests/support/sentence.h"
+
+namespace foretoken::test {
+namespace {
+
+using Tokens = std::vector<Token>;
+
+Job job(int after, Tokens own) {
+  Job one;
+  one.after = after, one.request.prompt = std::move(own);
+  return one;
+}
+
+Sequence ended_with(Tokens tokens, Finish finish) {
+  Sequence s;
+  s.tokens = std::move(tokens), s.finish = finish;
+  return s;
+}
+
+// Jobs 0 to 2 are turns of one conversation, 3 and 4 of another.
+TEST(Conversations, a_turn_waits_for_the_one_before_and_then_comes_first) {
+  const std::vector<Job> jobs{job(-1, {1}), job(0, {2}), job(1, {3}), job(-1, {4}), job(3, {5}), job(-1, {6})};
+  Conversations all(jobs);
+  EXPECT_EQ(all.next(), 0u);
+  EXPECT_EQ(all.next(), 3u);
+  EXPECT_EQ(all.prompt(3), Tokens{4});
+  EXPECT_TRUE(all.ended(0, ended_with({1, 7, 8, 9}, Finish::stop_token)).empty());
+  EXPECT_EQ(all.next(), 1u) << "before the job 5, which has waited longer";
+  EXPECT_EQ(all.prompt(1), (Tokens{1, 7, 8, 2})) << "without the stop token";
+  EXPECT_EQ(all.next(), 5u);
+  EXPECT_FALSE(all.ready());
+  EXPECT_TRUE(all.ended(1, ended_with({1, 7, 8, 2, 9}, Finish::length)).empty());
+  EXPECT_EQ(all.next(), 2u);
+  EXPECT_EQ(all.prompt(2), (Tokens{1, 7, 8, 2, 9, 3})) << "the last token was no stop token";
+  EXPECT_TRUE(all.ended(3, ended_with({4, 9}, Finish::stop_rule)).empty());
+  EXPECT_EQ(all.next(), 4u);
+  EXPECT_EQ(all.prompt(4), (Tokens{4, 9, 5}));
+  EXPECT_FALSE(all.ready());
+}
+
+TEST(Conversations, turns_after_a_failed_one_are_left_out) {
+  const std::vector<Job> jobs{job(-1, {1}), job(0, {2}), job(1, {3})};
+  Conversations all(jobs);
+  (void)all.next();
+  EXPECT_EQ(all.ended(0, ended_with({1}, Finish::failed)), (std::vector<std::size_t>{1, 2}));
+  EXPECT_FALSE(all.ready());
+}
+
+class Turns : public Runs {
+ protected:
+  Turns() {
+    std::string lines;
+    for (const char* name : {"Ann", "Ben", "Cid", "Dan", "Eve", "Fay"})
+      lines +=
+          json{{"turns", {std::string("USER: I am ") + name + ".\nSYSTEM:", "\nUSER: Who am I?\nSYSTEM:", "\nBye."}}}
+              .dump() +
+          "\n";
+    file_ = folder_.write("turns.jsonl", lines).string();
+  }
+  json workload(const json& more) {
+    json w{{"prompts", file_}, {"limit", 0}, {"max_new_tokens", 8}};
+    w.update(more);
+    return {{"engine", {{"batch", 1}}}, {"workload", w}};
+  }
+
+  TemporaryFolder folder_;
+  std::string file_;
+};
+
+TEST_F(Turns, as_many_are_served_as_the_run_asks_for) {
+  const auto jobs = [&](const json& more) { return jobs_of(run_of(workload(more)).document, bench, ""); };
+  EXPECT_EQ(jobs(json::object()).size(), 6u);
+  EXPECT_EQ(jobs({{"turns", 2}}).size(), 12u);
+  const auto all = jobs({{"turns", 0}});
+  ASSERT_EQ(all.size(), 18u);
+  std::set<std::uint64_t> streams;
+  for (std::size_t i = 0; i < 18; ++i) {
+    EXPECT_EQ(all[i].turn, int(i % 3));
+    EXPECT_EQ(all[i].after, i % 3 == 0 ? -1 : int(i) - 1);
+    EXPECT_EQ(all[i].prompt, int(i / 3));
+    streams.insert(all[i].request.stream);
+  }
+  EXPECT_EQ(streams.size(), 18u) << "every turn has draws of its own";
+}
+
+// The second turn of a measured conversation is what a request gives whose prompt was put together here.
+TEST_F(Turns, a_later_turn_goes_on_from_what_was_said) {
+  const json document = run_of(workload({{"turns", 2}})).document;
+  const auto jobs = jobs_of(document, bench, "");
+  const auto serve = [&](const std::vector<Job>& some) {
+    return measure(*bench.engine(document, Side::speculative, ""), some, 1, [](double) {});
+  };
+  const Measured whole = serve(jobs);
+  for (std::size_t i = 0; i < jobs.size(); i += 2) {
+    Job alone = jobs[i + 1];
+    alone.after = -1;
+    Tokens said = jobs[i].request.prompt;
+    said.insert(said.end(), whole.texts[i].begin(), whole.texts[i].end());
+    if (whole.measure["requests"][i]["finish"] == "stop_token") said.pop_back();
+    alone.request.prompt.insert(alone.request.prompt.begin(), said.begin(), said.end());
+    EXPECT_EQ(whole.texts[i + 1], serve({alone}).texts[0]);
+    const json& request = whole.measure["requests"][i + 1];
+    EXPECT_EQ(request["turn"], 1);
+    EXPECT_EQ(request["prompt_tokens"], alone.request.prompt.size());
+    EXPECT_GT(request["ttft"].get<double>(), 0);
+    EXPECT_LT(request["ttft"].get<double>(), whole.measure["seconds"].get<double>() / 2)
+        << "it is submitted when the turn before has ended";
+  }
+}
+
+TEST_F(Turns, a_trace_takes_single_turns) {
+  json run = demo(workload({{"turns", 2}}));
+  run["trace"] = (folder_.path() / "trace.jsonl").string();
+  EXPECT_TRUE(says(sentence_of([&] { complete_run(run, bench.registries(), "test"); }), "not of conversations",
+                   "'/workload/turns' to 1"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -30,9 +30,11 @@ Taken measure_kept(const std::function<Measured()>& measure, bool settle, const 
       break;
     }
     if (halted && ++stopped == kMost)
-      throw Error("the process was stopped in each of three measurements, the last time for " +
-                  std::to_string(std::lround(lost)) + " of " + std::to_string(std::lround(seconds)) +
-                  " s; run it again on a machine that does not suspend it");
+      throw Error(
+          "in each of three measurements the process got no processor for a while, the last time for " +
+          std::to_string(std::lround(lost)) + " of " + std::to_string(std::lround(seconds)) +
+          " s: it was stopped, or it waited for memory or files; run it again on a machine that does not suspend "
+          "it and has room for the model");
     json why{{"reason", halted ? "the process was stopped" : "forwards were recorded"}, {"seconds", seconds}};
     why[halted ? "stopped_seconds" : "recorded"] = halted ? json(lost) : found.measure.at("recorded");
     taken.thrown_away.push_back(std::move(why));

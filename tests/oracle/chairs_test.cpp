@@ -14,7 +14,7 @@ struct Chairs : Document {
     return {{"none", json::object()},
             {"ngram", {{"longest", 6}, {"shortest", 4}}},
             {"draft_model", with({{"temperature", .5}})},
-            {"draft_tree", with({{"shape", {3, 1}}, {"draws", "certain"}, {"temperature", 2}})},
+            {"draft_tree", with({{"shape", {3, 1}}, {"cut", true}, {"draws", "certain"}, {"temperature", 2}})},
             {"draft_dynamic", with({{"width", 3}, {"expand", 2}})}};
   }
   std::map<std::string, json> policies() const { return {{"fixed", {{"length", 3}, {"nodes", 6}}}}; }

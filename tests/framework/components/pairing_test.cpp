@@ -32,19 +32,19 @@ class Whole : public ::testing::Test {
 };
 
 TEST_F(Whole, a_shape_beyond_every_budget_of_the_policy_is_refused) {
-  EXPECT_EQ(refusal({}, fixed(3, 7)), "");
-  EXPECT_EQ(refusal({}, fixed(64, 256)), "");
-  EXPECT_EQ(refusal({}, fixed(3, 6)),
+  EXPECT_EQ(refusal(json::object(), fixed(3, 7)), "");
+  EXPECT_EQ(refusal(json::object(), fixed(64, 256)), "");
+  EXPECT_EQ(refusal(json::object(), fixed(3, 6)),
             "the drafter 'draft_tree' has a shape of 7 nodes (the root included) and 3 levels, but the policy 'fixed' "
             "gives at most 6 nodes (the root included) and 3 levels, so it would never be drafted whole; raise the "
             "policy's budget, choose a smaller shape, or say in the drafter's options that it may be cut");
-  EXPECT_TRUE(test::says(refusal({}, fixed(2, 7)), "3 levels, but the policy", "and 2 levels, so"));
-  EXPECT_TRUE(test::says(refusal({}, fixed(4, nullptr)), "at most 5 nodes"));
+  EXPECT_TRUE(test::says(refusal(json::object(), fixed(2, 7)), "3 levels, but the policy", "and 2 levels, so"));
+  EXPECT_TRUE(test::says(refusal(json::object(), fixed(4, nullptr)), "at most 5 nodes"));
 }
 
 TEST_F(Whole, a_shape_that_may_be_cut_and_a_policy_that_never_drafts_are_not) {
   EXPECT_EQ(refusal({{"cut", true}}, fixed(2, 3)), "");
-  EXPECT_EQ(refusal({}, fixed(0, nullptr)), "");
+  EXPECT_EQ(refusal(json::object(), fixed(0, nullptr)), "");
 }
 
 TEST_F(Whole, a_shape_deeper_than_the_context_is_refused_even_if_it_may_be_cut) {

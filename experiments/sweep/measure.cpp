@@ -12,6 +12,7 @@
 #include "experiments/report/time_counts.h"
 #include "experiments/sweep/conversations.h"
 #include "experiments/sweep/engine_memory.h"
+#include "experiments/sweep/step_counts.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -59,40 +60,11 @@ struct Service {
   std::string failure;
 };
 
-void count(std::vector<long>& at, int positions) {
-  if (int(at.size()) < positions) at.resize(std::size_t(positions), 0);
-  for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
-}
-
-// Sums over the steps of so many rows that read no prompt, recorded no forward and verified a tree: what step times are
-// fitted to.
-struct StepsOfRows {
-  long steps = 0, sequences = 0;
-  long levels = 0, drafted = 0;  // levels of the deepest tree of each step; nodes below the roots
-  double draft_seconds = 0, seconds = 0;
-};
-
 json to_json(int rows, const StepsOfRows& s) {
   return {{"rows", rows},        {"steps", s.steps},     {"sequences", s.sequences},
           {"levels", s.levels},  {"drafted", s.drafted}, {"draft_seconds", s.draft_seconds},
           {"seconds", s.seconds}};
 }
-
-// By level from below the root down, and by place among siblings: how often a child stood there to be tested, and how
-// often it was accepted.
-struct ChildCounts {
-  std::vector<std::vector<long>> offered, accepted;
-
-  void add(const SequenceReport& r) {
-    if (offered.size() < r.levels.size()) offered.resize(r.levels.size()), accepted.resize(r.levels.size());
-    for (std::size_t l = 0; l < r.levels.size(); ++l) {
-      const TestedLevel& level = r.levels[l];
-      count(offered[l], level.children);
-      accepted[l].resize(offered[l].size(), 0);
-      if (level.accepted >= 0) ++accepted[l][std::size_t(level.accepted)];
-    }
-  }
-};
 
 json to_json(const Job& job, const Service& s) {
   json request = {{"prompt", job.prompt},

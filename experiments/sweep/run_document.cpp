@@ -166,6 +166,19 @@ json complete_trace(const json& given, const Registries& registries) {
   return trace;
 }
 
+// Refuses what no key alone shows to be wrong.
+void expect_consistent(const json& run, const std::string& where) {
+  if (!is_temperature(run["sampling"]["temperature"]))
+    throw Error(where + ": '/sampling/temperature' is " + shown(run["sampling"]["temperature"]) +
+                ", which is too small to divide by; use 0 for greedy decoding");
+  if (run.contains("trace") && run["workload"]["turns"] != 1)
+    throw Error(where +
+                ": a trace is of requests whose prompts are known, not of conversations; set '/workload/turns' to 1");
+  if (run["engine"]["step_rows"] != 0 && run["engine"]["step_rows"] < run["engine"]["batch"])
+    throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
+                run["engine"]["batch"].dump() + " or more, or leave it out");
+}
+
 }  // namespace
 
 json complete_run(const json& document, const Registries& registries, const std::string& where) {
@@ -199,16 +212,7 @@ json complete_run(const json& document, const Registries& registries, const std:
   expect_hashes(run["plugins"], registries, where);
   run["plugins"] = plugins_used(run, registries);
   normalize(run);
-  if (!is_temperature(run["sampling"]["temperature"]))
-    throw Error(where + ": '/sampling/temperature' is " + shown(run["sampling"]["temperature"]) +
-                ", which is too small to divide by; use 0 for greedy decoding");
-  if (run.contains("trace") && run["workload"]["turns"] != 1)
-    throw Error(where +
-                ": a trace is of requests whose prompts are known, not of conversations; set '/workload/turns' "
-                "to 1");
-  if (run["engine"]["step_rows"] != 0 && run["engine"]["step_rows"] < run["engine"]["batch"])
-    throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
-                run["engine"]["batch"].dump() + " or more, or leave it out");
+  expect_consistent(run, where);
   return run;
 }
 

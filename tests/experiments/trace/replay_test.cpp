@@ -14,7 +14,8 @@
 namespace foretoken::test {
 namespace {
 
-const json kTree = {{"name", "draft_tree"}, {"model", "experiments/models/draft"}, {"shape", {3, 2, 1, 1}}};
+const json kTree = {
+    {"name", "draft_tree"}, {"model", "experiments/models/draft"}, {"shape", {3, 2, 1, 1}}, {"cut", true}};
 const json kTreePolicy = {{"length", 4}, {"nodes", 22}};
 
 class Replays : public testing::Test, public TracedRuns {

@@ -1,0 +1,40 @@
+// Counts over steps: what was tested and accepted, by place, and what steps of so many rows took. This module must not
+// know what a run or a result line is.
+#pragma once
+#include <vector>
+
+#include "framework/components/step_report.h"
+
+namespace foretoken {
+
+// One more at each of the first `positions` places.
+inline void count(std::vector<long>& at, int positions) {
+  if (int(at.size()) < positions) at.resize(std::size_t(positions), 0);
+  for (int i = 0; i < positions; ++i) ++at[std::size_t(i)];
+}
+
+// By level from below the root down, and by place among siblings: how often a child stood there to be tested, and how
+// often it was accepted.
+struct ChildCounts {
+  std::vector<std::vector<long>> offered, accepted;
+
+  void add(const SequenceReport& r) {
+    if (offered.size() < r.levels.size()) offered.resize(r.levels.size()), accepted.resize(r.levels.size());
+    for (std::size_t l = 0; l < r.levels.size(); ++l) {
+      const TestedLevel& level = r.levels[l];
+      count(offered[l], level.children);
+      accepted[l].resize(offered[l].size(), 0);
+      if (level.accepted >= 0) ++accepted[l][std::size_t(level.accepted)];
+    }
+  }
+};
+
+// Sums over the steps of so many rows that read no prompt, recorded no forward and verified a tree: what step times are
+// fitted to.
+struct StepsOfRows {
+  long steps = 0, sequences = 0;
+  long levels = 0, drafted = 0;  // levels of the deepest tree of each step; nodes below the roots
+  double draft_seconds = 0, seconds = 0;
+};
+
+}  // namespace foretoken

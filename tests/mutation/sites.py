@@ -112,7 +112,8 @@ class Finder:
         """The children in which something can be planted."""
         children = list(node.get_children())
         if node.kind in (K.VAR_DECL, K.FIELD_DECL):
-            before = self.text[node.extent.start.offset:node.location.offset]
+            before = self.text[:node.location.offset]  # of a second declarator too, which begins at its own name
+            before = before[max(before.rfind(mark) for mark in (b";", b"{\n", b"}\n", b"\n\n")):]
             if b"constexpr" in before or node.is_bitfield():
                 return []
             array = node.type.get_canonical().kind in (TypeKind.CONSTANTARRAY, TypeKind.DEPENDENTSIZEDARRAY)

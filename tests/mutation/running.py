@@ -17,7 +17,7 @@ from planting import NUMBERS, digest
 
 MEMORY = 6 << 30  # bytes of one test: a loop that a slip made endless must not take those of the machine
 FACTOR, LEAST = 6, 10  # seconds of a processor that a test may take: of those without a slip, and at least
-LONGEST = 40           # a test that takes more without a slip is left out
+LONGEST = 100          # a test that takes more without a slip is left out
 SLOWNESS = 10          # of these, seconds of the clock
 
 # What proves that laws see faults, each by a fault of its own: tests of the laws alone.

@@ -57,6 +57,15 @@ def precompile(path, flags):
     unit.save(str(path))
 
 
+def vast(literal):
+    """Whether one more is the same number."""
+    try:
+        x = float(literal.rstrip(b"fFlL").replace(b"'", b""))
+    except ValueError:  # in hexadecimal
+        return False
+    return x + 1 == x
+
+
 class Finder:
     """Collects the sites of one file. `text` is the file's bytes, to which all offsets refer."""
 
@@ -166,7 +175,7 @@ class Finder:
         follows = self.text[node.extent.end.offset:].lstrip()[:1]
         before = self.text[:node.extent.start.offset].rstrip()[-1:]
         pointer = listed and parent.type.get_canonical().kind in (TypeKind.POINTER, TypeKind.NULLPTR)
-        if pointer or follows == b">" or (listed and before in b"{,") or before == b"<":
+        if pointer or vast(was) or follows == b">" or (listed and before in b"{,") or before == b"<":
             return
         step = b" + 1" if was[:1] == b"0" or node.kind == K.FLOATING_LITERAL else self.random.choice((b" + 1", b" - 1"))
         self.either("off by one", node, was + step)

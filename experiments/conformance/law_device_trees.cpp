@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "experiments/conformance/laws.h"
 #include "framework/components/pairing.h"
@@ -146,7 +147,9 @@ class Forest {
       TokenDraw draw{draws_of(tree), {Role::draft, std::uint32_t(n), 0}, kPosition, race};
       draw.row = row;
       if (s.drawn[std::size_t(n)] == Drawn::without_replacement) {
-        while (n + 1 < s.nodes() && s.parents[std::size_t(n + 1)] == parent) ++draw.siblings, ++n;
+        const auto later = std::span(s.parents).subspan(std::size_t(n) + 1);
+        const auto siblings = std::ranges::find_if(later, [&](int other) { return other != parent; }) - later.begin();
+        draw.siblings = std::uint8_t(1 + siblings), n += int(siblings);
       }
       draws.push_back(draw);
     }

@@ -44,6 +44,7 @@ class Quickstart(unittest.TestCase):
         for word in ("alpha", "tau", "speedup", "draft_model", "ngram", "Best draft length"):
             self.assertIn(word, done.stdout)
         self.assertIn("results/quickstart.jsonl", done.stderr)
+        self.assertIn("every greedy output equals plain decoding's, token for token", done.stderr)
 
     def check(self, line):
         self.assertGreaterEqual(len(line["repeats"]), 3)

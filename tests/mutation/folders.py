@@ -15,16 +15,21 @@ class Folder:
     sources: tuple   # patterns, from the root of the repository
     tests: tuple     # folders of tests/ that become one executable each, and scripts
     without: tuple = ()
-    flags: tuple = ()  # of the compiler that reads a source
+    flags: tuple = ()    # of the compiler that reads a source
+    proofs: bool = False  # tests that prove that laws see faults count too: the sources are the laws
 
 
-def folder(name, bar, tests, *sources, without=(), flags=()):
-    return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without, flags)
+def folder(name, bar, tests, *sources, without=(), flags=(), proofs=False):
+    return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without, flags, proofs)
 
 
-def room(name, *scripts, flags=()):
-    scripts = tuple(f"tests/experiments/{script}_test.py" for script in scripts)
-    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *scripts), flags=flags)
+def scripts(*names):
+    return tuple(f"tests/experiments/{name}_test.py" for name in names)
+
+
+def room(name, *named, flags=(), also=(), without=()):
+    tests = (f"tests/experiments/{name}", *also, *scripts(*named))
+    return folder(f"experiments/{name}", 80, tests, flags=flags, without=without)
 
 
 DISTRIBUTIONS = ("kernels/distribution.*", "kernels/residual.h", "kernels/philox.h")
@@ -52,9 +57,13 @@ FOLDERS = (
     folder("framework/model/gguf", 80, MODEL),
     folder("framework/model/quantized", 80, MODEL),
     folder("framework/text", 80, ("tests/framework/text", "tests/framework/model")),
-    folder("experiments/conformance", 80, ("tests/laws", "tests/oracle"), without=STATISTICS),
-    folder("experiments/report", 80, ("tests/experiments/report",), without=STATISTICS),
-    room("sweep", *COMMANDS, "shards", "failed_requests"),
+    folder("experiments/conformance", 80,
+           ("tests/experiments/conformance", "tests/laws", "tests/oracle", *scripts("cli", "terminal")),
+           without=STATISTICS, proofs=True),
+    room("report", *COMMANDS, "page", "readme_tables", "tree_shape", also=("tests/experiments/sweep", "tests/laws"),
+         without=STATISTICS),
+    room("sweep", *COMMANDS, "shards", "failed_requests", "quickstart",
+         also=("tests/oracle", "tests/experiments/trace", "tests/experiments/program")),
     room("trace", "cli", "failed_requests"),
     room("bench", "cli"),
     room("quality", "quality"),

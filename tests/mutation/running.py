@@ -1,5 +1,6 @@
 """Runs tests: once without a slip, which also shows which slips each test comes by, then every slip with its tests."""
 
+import ast
 import json
 import os
 import re
@@ -16,11 +17,22 @@ from planting import NUMBERS, digest
 
 MEMORY = 6 << 30  # bytes of one test: a loop that a slip made endless must not take those of the machine
 FACTOR, LEAST = 6, 10  # seconds of a processor that a test may take: of those without a slip, and at least
-LONGEST = 40           # a test that takes more without a slip is left out
+LONGEST = 100          # a test that takes more without a slip is left out
 SLOWNESS = 10          # of these, seconds of the clock
 
-# What proves that laws see faults, each by a fault of its own.
+# What proves that laws see faults, each by a fault of its own: tests of the laws alone.
 PROOFS = re.compile(r"(\w+/)?\w*Mutants\b|Check\b|CheckFaults\b|CheckInner\b|Enumerator\b|MutantNames\b")
+
+
+def counts(test, folder):
+    return folder.proofs or not PROOFS.match(test[1])
+
+
+def tests_of_script(path):
+    """The names of its tests as unittest takes them."""
+    classes = [c for c in ast.parse(path.read_text()).body if isinstance(c, ast.ClassDef)]
+    return [f"{c.name}.{f.name}" for c in classes for f in c.body
+            if isinstance(f, ast.FunctionDef) and f.name.startswith("test_")]
 
 
 def limits(seconds):
@@ -83,24 +95,25 @@ class Runner:
 
     def command(self, program, pattern):
         if program.endswith(".py"):
-            return [sys.executable, program, "-f"]
+            return [sys.executable, program, "-f", *([] if pattern == "whole" else [pattern])]
         return [self.scratch.build / "tests" / program, f"--gtest_filter={pattern}"]
 
     def tests_of(self, program):
-        """The filters into which the tests of an executable are divided: suites, in tests/laws single tests."""
+        """The filters into which tests are divided: suites, but single tests where one may take seconds."""
         if program.endswith(".py"):
-            return [(program, "whole")]
+            return [(program, name) for name in tests_of_script(self.scratch.root / program) or ["whole"]]
+        single = program == "test_laws" or program.startswith("test_experiments_")
         said = subprocess.run([self.scratch.build / "tests" / program, "--gtest_list_tests"], cwd=self.scratch.tree,
                               stdout=subprocess.PIPE, check=True, text=True).stdout
         found, suite = [], ""
         for line in said.splitlines():
             if line and not line.startswith(" ") and line.split()[0].endswith("."):
                 suite = line.split()[0]
-                if program != "test_laws" or "/" in suite:
+                if not single:
                     found.append(suite + "*")
-            elif line.startswith(" ") and program == "test_laws" and "/" not in suite:
+            elif line.startswith(" ") and single:
                 found.append(suite + line.split()[0])
-        return [(program, pattern) for pattern in found if not PROOFS.match(pattern)]
+        return [(program, pattern) for pattern in found]
 
     def stamp(self, tests, folders):
         """What the outcome without a slip depends on: the tests themselves and the slips that they may come by."""
@@ -114,8 +127,11 @@ class Runner:
         """Every test without a slip; all must pass."""
         wanted = []
         for tests in dict.fromkeys(t for f in folders for t in f.tests):
-            stamp = self.stamp(tests, [f for f in folders if tests in f.tests])
+            concerned = [f for f in folders if tests in f.tests]
+            stamp = self.stamp(tests, concerned)
             for test in self.tests_of(executable(tests)):
+                if not any(counts(test, f) for f in concerned):
+                    continue
                 known = self.clean.get(" ".join(test))
                 if not known or known["stamp"] != stamp:
                     wanted.append((test, stamp))
@@ -143,7 +159,8 @@ class Runner:
         """Those of the folder's tests that come by the slip, the fastest first, as long as patience lasts."""
         programs = {executable(t) for t in folder.tests}
         tests = sorted((known["seconds"], key) for key, known in self.clean.items()
-                       if key.split(" ", 1)[0] in programs and slip["number"] in known["reached"])
+                       if key.split(" ", 1)[0] in programs and counts(key.split(" ", 1), folder)
+                       and slip["number"] in known["reached"])
         spent, chosen = 0.0, []
         for seconds, key in tests:
             spent += seconds

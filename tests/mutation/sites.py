@@ -57,6 +57,15 @@ def precompile(path, flags):
     unit.save(str(path))
 
 
+def vast(literal):
+    """Whether one more is the same number."""
+    try:
+        x = float(literal.rstrip(b"fFlL").replace(b"'", b""))
+    except ValueError:  # in hexadecimal
+        return False
+    return x + 1 == x
+
+
 class Finder:
     """Collects the sites of one file. `text` is the file's bytes, to which all offsets refer."""
 
@@ -112,7 +121,8 @@ class Finder:
         """The children in which something can be planted."""
         children = list(node.get_children())
         if node.kind in (K.VAR_DECL, K.FIELD_DECL):
-            before = self.text[node.extent.start.offset:node.location.offset]
+            before = self.text[:node.location.offset]  # of a second declarator too, which begins at its own name
+            before = before[max(before.rfind(mark) for mark in (b";", b"{\n", b"}\n", b"\n\n")):]
             if b"constexpr" in before or node.is_bitfield():
                 return []
             array = node.type.get_canonical().kind in (TypeKind.CONSTANTARRAY, TypeKind.DEPENDENTSIZEDARRAY)
@@ -165,7 +175,7 @@ class Finder:
         follows = self.text[node.extent.end.offset:].lstrip()[:1]
         before = self.text[:node.extent.start.offset].rstrip()[-1:]
         pointer = listed and parent.type.get_canonical().kind in (TypeKind.POINTER, TypeKind.NULLPTR)
-        if pointer or follows == b">" or (listed and before in b"{,") or before == b"<":
+        if pointer or vast(was) or follows == b">" or (listed and before in b"{,") or before == b"<":
             return
         step = b" + 1" if was[:1] == b"0" or node.kind == K.FLOATING_LITERAL else self.random.choice((b" + 1", b" - 1"))
         self.either("off by one", node, was + step)

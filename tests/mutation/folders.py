@@ -55,11 +55,11 @@ FOLDERS = (
     folder("experiments/conformance", 80, ("tests/laws", "tests/oracle"), without=STATISTICS),
     folder("experiments/report", 80, ("tests/experiments/report",), without=STATISTICS),
     room("sweep", *COMMANDS, "shards", "failed_requests"),
-    room("trace", "cli", "failed_requests"),
+    room("trace", "replay", "trace_file", "failed_requests"),
     room("bench", "cli"),
     room("quality", "quality"),
     room("quantize", "quantize", flags=EIGEN),
-    room("program", *COMMANDS, "tree_shape", "quality", "quantize", "shards"),
+    room("program", *COMMANDS, "replay", "tree_shape", "quality", "quantize", "shards"),
 )
 
 

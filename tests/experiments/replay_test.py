@@ -236,7 +236,8 @@ class Replay(MadeTraces):
         self.refused(self.trace("t.jsonl", CHAINS), "--plugin", "none.so", words=["there is no plugin none.so"])
         (self.here / "model").write_text("then")
         changed = self.trace("changed.jsonl", CHAINS, sources={str(self.here / "model"): "xxh3:0"})
-        self.refused(changed, words=["changed.jsonl", f"other contents of {self.here / 'model'} than", "record it again"])
+        words = ["changed.jsonl", f"other contents of {self.here / 'model'} than", "record it again"]
+        self.refused(changed, words=words)
         gone = self.trace("gone.jsonl", CHAINS, sources={"gone": "xxh3:0"})
         self.assertEqual(self.figures(gone), [self.ONE, self.TWO])
 

@@ -59,7 +59,8 @@ FOLDERS = (
     room("bench", "cli"),
     room("quality", "quality"),
     room("quantize", "quantize", flags=EIGEN),
-    room("program", *COMMANDS, "replay", "tree_shape", "quality", "quantize", "shards"),
+    room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "shards",
+         "tree_shape"),
 )
 
 

@@ -22,9 +22,9 @@ def folder(name, bar, tests, *sources, without=(), flags=()):
     return Folder(name, bar, sources or (f"{name}/*.cpp", f"{name}/*.h"), tests, without, flags)
 
 
-def room(name, *scripts, flags=()):
+def room(name, *scripts, more=(), flags=()):
     scripts = tuple(f"tests/experiments/{script}_test.py" for script in scripts)
-    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *scripts), flags=flags)
+    return folder(f"experiments/{name}", 80, (f"tests/experiments/{name}", *scripts, *more), flags=flags)
 
 
 DISTRIBUTIONS = ("kernels/distribution.*", "kernels/residual.h", "kernels/philox.h")
@@ -33,6 +33,7 @@ INTRINSICS = ("kernels/cpu/*_avx*", "kernels/cpu/operations_*", "kernels/cpu/pro
               "kernels/cpu/read_octets.h", "kernels/cpu/product_tiles.h")
 EIGEN = ("-isystem", "/usr/include/eigen3", "-DEIGEN_DONT_VECTORIZE")
 STATISTICS = ("experiments/conformance/statistics.*", "experiments/report/statistics.*")
+PLUGIN_HASH = ("tests/plugins/plugin_hash_test.py",)
 COMMANDS = ("cli", "files", "hardening", "terminal")
 FOLDERS = (
     folder("framework/engine", 90, STEP),
@@ -47,7 +48,7 @@ FOLDERS = (
     folder("kernels/formats", 80, (*KERNELS, *MODEL), "kernels/formats/*", "kernels/formats/activations/*"),
     folder("kernels/cpu", 80, KERNELS, without=INTRINSICS, flags=("-include", "tests/mutation/vectors.h")),
     folder("kernels/reference", 80, KERNELS, flags=EIGEN),
-    folder("framework/components", 80, STEP),
+    folder("framework/components", 80, (*STEP, *PLUGIN_HASH, "tests/experiments/early_exit_test.py")),
     folder("framework/model", 80, MODEL),
     folder("framework/model/gguf", 80, MODEL),
     folder("framework/model/quantized", 80, MODEL),
@@ -60,7 +61,7 @@ FOLDERS = (
     room("quality", "quality"),
     room("quantize", "quantize", flags=EIGEN),
     room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "shards",
-         "tree_shape"),
+         "tree_shape", more=PLUGIN_HASH),
 )
 
 

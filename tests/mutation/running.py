@@ -1,5 +1,6 @@
 """Runs tests: once without a slip, which also shows which slips each test comes by, then every slip with its tests."""
 
+import ast
 import json
 import os
 import re
@@ -83,13 +84,16 @@ class Runner:
 
     def command(self, program, pattern):
         if program.endswith(".py"):
-            return [sys.executable, program, "-f"]
+            return [sys.executable, program, "-f", pattern]
         return [self.scratch.build / "tests" / program, f"--gtest_filter={pattern}"]
 
     def tests_of(self, program):
-        """The filters into which the tests of an executable are divided: suites, in tests/laws single tests."""
+        """The filters into which the tests of an executable are divided: suites, in tests/laws and scripts single
+        tests."""
         if program.endswith(".py"):
-            return [(program, "whole")]
+            script = ast.parse((self.scratch.tree / program).read_text())
+            return [(program, f"{group.name}.{test.name}") for group in script.body if isinstance(group, ast.ClassDef)
+                    for test in group.body if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")]
         said = subprocess.run([self.scratch.build / "tests" / program, "--gtest_list_tests"], cwd=self.scratch.tree,
                               stdout=subprocess.PIPE, check=True, text=True).stdout
         found, suite = [], ""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -48,7 +49,9 @@ class PluginHash(unittest.TestCase):
                                "coupled", "--laws", "limits", "--json"], cwd=self.here, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
-        [plugin] = json.loads(done.stdout)["plugins"]
+        report = json.loads(done.stdout)
+        self.assertEqual(shlex.split(report["command"])[:4], ["foretoken", "check", "--plugin", str(path)])
+        [plugin] = report["plugins"]
         self.assertEqual(plugin["path"], str(path))
         return plugin["hash"]
 

@@ -50,8 +50,9 @@ class EarlyExit(InFolder):
 
     def test_each_way_to_end_the_program(self):
         for call, code in (("exit", 0), ("quick_exit", 3), ("_exit", 0), ("_Exit", 7)):
-            self.assertEqual(self.load(call), (1, "", f"foretoken: {self.library} ended the program with {call}({code}); "
-                             "a drafter, policy or verifier must throw foretoken::Error instead; correct or omit it\n"))
+            said = (f"foretoken: {self.library} ended the program with {call}({code}); a drafter, policy or verifier "
+                    "must throw foretoken::Error instead; correct or omit it\n")
+            self.assertEqual(self.load(call), (1, "", said))
 
     def test_a_child_ends_as_it_asks(self):
         status, out, err = self.load("none")

@@ -1,4 +1,4 @@
-"""The hash that names a plugin in results is of every byte of its file: of its first and last ones, and of any between."""
+"""The hash that names a plugin in results is of every byte of its file: the first, the last, and any between."""
 
 import json
 import os

@@ -279,6 +279,17 @@ class Program(InFolder):
             self.assertGreater(line["operations"], 0)
             self.assertGreaterEqual(line["roofline_ms"] / 1e3, 0.999 * line["bytes"] / line["read_bytes_per_second"])
             self.assertAlmostEqual(line["share"], line["roofline_ms"] / line["step_ms"])
+        taus = {name: line["tau"] for name, line in lines.items()}
+        self.assertEqual([taus[name] for name in ("short", "long", "draft", "prompt")], [1] * 4, "no drafts")
+        self.assertTrue(1 <= taus["round"] <= 4)
+        # Two operations for each weight of bf16 and row; of a prompt only the last row has logits. The draft has two
+        # layers with two heads of 32 numbers in the cache.
+        head, draft_weights = 4096 * 384, bytes_of["draft"] - 2 * 32 * 512
+        operations = {name: line["operations"] for name, line in lines.items()}
+        self.assertEqual(operations["short"], 2 * weights)
+        self.assertEqual(operations["long"], 2 * weights)
+        self.assertEqual(operations["prompt"], 32 * (weights - 2 * head) + 2 * head)
+        self.assertEqual(operations["round"], 8 * weights + 3 * 2 * draft_weights)
         status, out, err = self.run_it("bench", "--steps", file, "--only", "short")
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, r"step +GB +roofline +share .*\nshort +\d")

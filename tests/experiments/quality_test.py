@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -127,6 +128,37 @@ class Quality(InFolder):
             self.assertIn(file, line["sources"])
             self.assertIsNone(line["reference"])
             self.assertIsNone(line["quality"]["outputs"])
+
+    def test_documents_of_json_lines_are_predicted_each_for_itself(self):
+        said = "The lamp had burned low when the captain came down."
+        def tokens(file):
+            status, out, err = self.run_it("--text", file, "--window", "8", "--device", "cpu", "--json")
+            self.assertEqual(status, 0, err)
+            return json.loads(out)["quality"]["predictions"]["tokens"]
+        one = tokens(self.write("one.txt", said))
+        self.assertGreater(one, 4)
+        self.assertEqual(tokens(self.write("two.jsonl", 2 * (json.dumps({"text": said}) + "\n"))), 2 * one)
+
+    def test_shares_of_outputs_are_of_the_references_tokens(self):
+        """The target ends one of its texts early, the draft none."""
+        target = str(SOURCE / "experiments" / "models" / "target")
+        prompts = self.write("p.jsonl", "".join(json.dumps({"prompt": p}) + "\n" for p in
+                                                ("The lamp had burned low when", "one two three")))
+        written = 0
+        for line in Path(prompts).read_text().splitlines():
+            done = subprocess.run([PROGRAM, "generate", "--model", target, "--device", "cpu", "--threads", "1",
+                                   "--max-new-tokens", "240", "--prompt", json.loads(line)["prompt"]],
+                                  capture_output=True, text=True, timeout=120)
+            written += int(re.match(r"foretoken: (\d+) tokens ", done.stderr)[1])
+        self.assertTrue(240 < written < 480, written)
+        status, out, err = self.run_it("--reference", target, "--prompts", prompts, "--tokens", "50", "--limit", "0",
+                                       "--max-new-tokens", "240", "--device", "cpu", "--threads", "1", "--json")
+        self.assertEqual(status, 0, err)
+        found = json.loads(out)["quality"]["outputs"]
+        common = 2 * found["common_prefix"]["value"]
+        self.assertGreater(common, 0)
+        self.assertEqual(found["prompts"], 2)
+        self.assertAlmostEqual(found["common_prefix_share"]["value"], common / written)
 
     def test_bad_input(self):
         empty, short = self.write("empty.txt", ""), self.write("short.txt", "a")

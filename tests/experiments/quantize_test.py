@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -52,8 +53,12 @@ class Quantize(InFolder):
         self.assertLess(stored, 0.7 * (MODELS / "draft" / "model.safetensors").stat().st_size)
         status, out, err = self.run_it("--out", "b", form="nf4")
         self.assertEqual(status, 0, err)
-        for word in ("Rounding to nf4", "layer", "error", "_proj"):
+        for word in ("Rounding to nf4 by rtn", "layer", "error", "_proj"):
             self.assertIn(word, out)
+        rows = re.findall(r"^ *(\d+) +(0\.\d{5}) +- +(0\.\d{5}) +\w+\.\w+_proj$", out, re.MULTILINE)
+        self.assertEqual([layer for layer, _, _ in rows], ["0", "1"], out)
+        for _, error, worst in rows:
+            self.assertLessEqual(error, worst)
 
     def test_calibrated(self):
         """Each method by a text: outputs are nearer to the dense ones than weights are, or as near in 8 bits."""

@@ -38,6 +38,7 @@ INTRINSICS = ("kernels/cpu/*_avx*", "kernels/cpu/operations_*", "kernels/cpu/pro
               "kernels/cpu/read_octets.h", "kernels/cpu/product_tiles.h")
 EIGEN = ("-isystem", "/usr/include/eigen3", "-DEIGEN_DONT_VECTORIZE")
 STATISTICS = ("experiments/conformance/statistics.*", "experiments/report/statistics.*")
+PLUGIN_HASH = ("tests/plugins/plugin_hash_test.py",)
 COMMANDS = ("cli", "files", "hardening", "terminal")
 FOLDERS = (
     folder("framework/engine", 90, STEP),
@@ -52,7 +53,7 @@ FOLDERS = (
     folder("kernels/formats", 80, (*KERNELS, *MODEL), "kernels/formats/*", "kernels/formats/activations/*"),
     folder("kernels/cpu", 80, KERNELS, without=INTRINSICS, flags=("-include", "tests/mutation/vectors.h")),
     folder("kernels/reference", 80, KERNELS, flags=EIGEN),
-    folder("framework/components", 80, STEP),
+    folder("framework/components", 80, (*STEP, *PLUGIN_HASH, "tests/experiments/early_exit_test.py")),
     folder("framework/model", 80, MODEL),
     folder("framework/model/gguf", 80, MODEL),
     folder("framework/model/quantized", 80, MODEL),
@@ -64,11 +65,12 @@ FOLDERS = (
          without=STATISTICS),
     room("sweep", *COMMANDS, "shards", "failed_requests", "quickstart",
          also=("tests/oracle", "tests/experiments/trace", "tests/experiments/program")),
-    room("trace", "cli", "failed_requests"),
+    room("trace", "replay", "trace_file", "failed_requests"),
     room("bench", "cli"),
     room("quality", "quality"),
     room("quantize", "quantize", flags=EIGEN),
-    room("program", *COMMANDS, "tree_shape", "quality", "quantize", "shards"),
+    room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "shards",
+         "tree_shape", also=PLUGIN_HASH),
 )
 
 

@@ -39,6 +39,47 @@ TEST_F(Scenarios, DefaultsAreFilledIn) {
   EXPECT_FALSE(scenario.prompt);
   EXPECT_EQ(scenario.run["drafter"], json({{"name", "none"}}));
   EXPECT_EQ(scenario.run["policy"]["length"], 0);
+  EXPECT_EQ((std::vector<int>{scenario.context, scenario.steps, scenario.children, scenario.guessing, scenario.moves}),
+            (std::vector<int>{1024, 24, 1, 1, 0}));
+  EXPECT_FALSE(scenario.attention);
+  for (const double none : {scenario.share, scenario.bar_ms, scenario.peer_ms, scenario.most, scenario.verify_share,
+                            scenario.host_share, scenario.draft_most})
+    EXPECT_EQ(none, 0);
+  EXPECT_EQ(scenario.over, "");
+  EXPECT_EQ(scenario.run["workload"]["ignore_eos"], true) << "every step decodes all sequences";
+  EXPECT_EQ(scenario.run["engine"]["batch"], 1);
+}
+
+// Each key goes where it belongs, and no further.
+TEST_F(Scenarios, EveryKeyIsRead) {
+  json scenario = least;
+  scenario.update({{"batch", 6},
+                   {"context", 96},
+                   {"steps", 5},
+                   {"guesses", 3},
+                   {"children", 2},
+                   {"guessing", 4},
+                   {"nodes", 9},
+                   {"bar_ms", 1.5},
+                   {"peer_ms", 2.5},
+                   {"verify_share", 0.1},
+                   {"host_share", 0.2},
+                   {"draft_most", 1.25},
+                   {"sampling", {{"temperature", 0.5}}}});
+  const Scenario s = read({{"scenarios", {scenario}}}).at(0);
+  EXPECT_EQ((std::vector<int>{s.batch, s.context, s.steps, s.guesses, s.children, s.guessing}),
+            (std::vector<int>{6, 96, 5, 3, 2, 4}));
+  EXPECT_EQ((std::vector<double>{s.bar_ms, s.peer_ms, s.verify_share, s.host_share, s.draft_most}),
+            (std::vector<double>{1.5, 2.5, 0.1, 0.2, 1.25}));
+  EXPECT_EQ(s.run["policy"]["nodes"], 9);
+  EXPECT_EQ(s.run["sampling"]["temperature"], 0.5);
+  EXPECT_EQ(s.run["engine"]["batch"], 6);
+  json drafting = least;
+  drafting["length"] = 2, drafting["drafter"] = {{"name", "ngram"}}, drafting["prompt"] = true;
+  const Scenario d = read({{"scenarios", {drafting}}}).at(0);
+  EXPECT_TRUE(d.prompt);
+  EXPECT_EQ(d.run["policy"]["length"], 2);
+  EXPECT_EQ(d.run["drafter"]["name"], "ngram");
 }
 
 TEST_F(Scenarios, TheFilesEngineIsEveryScenariosButForItsOwn) {

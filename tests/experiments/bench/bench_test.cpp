@@ -1,5 +1,6 @@
 #include "experiments/bench/bench.h"
 
+#include <array>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -61,6 +62,22 @@ TEST(Bench, bars_have_their_figures_and_are_kept) {
     EXPECT_EQ(bar.at("met"), bar.at("at_most") ? bar.at("figure") <= bar.at("bar") : bar.at("figure") >= bar.at("bar"))
         << name;
   }
+  // The demo pair: 8 layers of these matrices and a head; a prompt of 512 needs the logits of one row.
+  const double layers = 8.0 * (640 + 384 + 2048 + 1024) * 384, head = 4096.0 * 384;
+  const std::map<std::string, std::array<double, 2>> wanted = {// operations, the bar
+                                                               {"decode, batch 1", {2 * (layers + head), 0.5}},
+                                                               {"decode, batch 8", {16 * (layers + head), 3.5}},
+                                                               {"round of 4 drafts, batch 1", {0, 0.08}},
+                                                               {"round of 4 drafts, batch 8", {0, 0.05}},
+                                                               {"prompt of 512", {2 * (512 * layers + head), 0.3}}};
+  for (const auto& [name, numbers] : wanted) {
+    EXPECT_EQ(bars.at(name).at("operations"), numbers[0]) << name;
+    EXPECT_EQ(bars.at(name).at("bar"), numbers[1]) << name;
+    EXPECT_EQ(bars.at(name).at("at_most"), name.starts_with("round")) << name;
+    for (const char* none : {"bytes", "roofline"})
+      EXPECT_EQ(bars.at(name).at(none) == 0.0, name.starts_with("round")) << name << ", " << none;
+  }
+  EXPECT_EQ(bars.at("prompt of 512").at("bytes"), 2 * (layers + head));
   EXPECT_NEAR(bars.at("decode, batch 8").at("figure"),
               8 * bars.at("decode, batch 1").at("seconds").get<double>() /
                   bars.at("decode, batch 8").at("seconds").get<double>(),

@@ -57,6 +57,10 @@ TEST_F(UnfinishedWork, EndsInTheDirectoryOfEveryPath) {
     EXPECT_EQ(found, (std::set<std::string>{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                                             "model.safetensors.index.json"}))
         << path;
+    EXPECT_EQ(read_json(here_ / "out" / "model.safetensors.index.json"),
+              json({{"metadata", {{"total_size", 4}}},  // two tensors of two bytes
+                    {"weight_map",
+                     {{"t0", "model-00001-of-00002.safetensors"}, {"t1", "model-00002-of-00002.safetensors"}}}}));
     EXPECT_TRUE(says(refusal(here_.string() + "/" + path), "exists already")) << path;
     fs::remove_all(here_ / "out");
   }

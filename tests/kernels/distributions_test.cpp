@@ -1,6 +1,7 @@
 // Distributions and draws: the cpu backend has the bits of normalize() and the draws of HostLane, and both agree with
 // their definitions.
 #include <bit>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -137,6 +138,30 @@ TEST_P(ParityOfDistributions, distribution_tile) {
 INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfDistributions, ::testing::ValuesIn(cpu_instructions()),
                          [](const auto& i) { return i.param; });
 
+// As the system lists them.
+TEST(Instructions, are_those_of_the_processor_best_first) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t at = text.find("\nflags");
+  if (at == text.npos) GTEST_SKIP() << "no list of the processor's instructions";
+  const std::string flags = text.substr(at, text.find('\n', at + 1) - at) + " ";
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::ranges::all_of(names, [&](const std::string& n) { return flags.find(" " + n + " ") != flags.npos; });
+  };
+  const std::vector<std::string> found = cpu_instructions();
+  std::vector<std::string> expected;
+  const bool avx2 = has({"avx2", "fma"}), avx512 = avx2 && has({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+             vnni = avx512 && has({"avx512_vnni"}), dots = vnni && has({"avx512_bf16"});
+  if (!found.empty() && found[0] == "amx") expected.push_back("amx");  // where the system lets a process have tiles
+  if (dots) expected.push_back("avx512bf16");
+  if (vnni) expected.push_back("avx512vnni");
+  if (avx512) expected.push_back("avx512");
+  if (avx2) expected.push_back("avx2");
+  expected.push_back("scalar");
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(dots || found[0] != "amx");
+}
+
 TEST(Instructions, unknown_ones_are_refused_by_name) {
   EXPECT_TRUE(test::says(test::sentence_of([] { make_cpu_backend(1, "mmx"); }), "mmx", "scalar"));
 }
@@ -165,6 +190,24 @@ TEST(Distribution, cuts_keep_what_they_say) {
   const Distribution half{logits.data(), normalize(logits.data(), 6, {0.5f, 0, 1, 0, true}), 6};
   EXPECT_NEAR(half(0) / half(2), 16.0 / 9, 1e-5);
   EXPECT_NEAR(half.raw_log_probability(4), std::log(0.06), 1e-6) << "log-probabilities are of the raw law";
+}
+
+TEST(Distribution, min_p_alone_is_a_share_of_the_greatest) {
+  const std::vector<float> logits{0, -1, -2, -3};
+  const auto kept = [&](float min_p, float temperature) {
+    const DistributionRow row = normalize(logits.data(), 4, {temperature, 0, 1, min_p});
+    const Distribution d{logits.data(), row, 4};
+    int n = 0;
+    for (Token x = 0; x < 4; ++x) n += d(x) > 0;
+    return n;
+  };
+  EXPECT_EQ(kept(0, 1), 4);
+  EXPECT_EQ(kept(0.04f, 1), 4);  // exp(-3) is 0.0498
+  EXPECT_EQ(kept(0.06f, 1), 3);
+  EXPECT_EQ(kept(0.3f, 1), 2);
+  EXPECT_EQ(kept(0.4f, 1), 1);
+  EXPECT_EQ(kept(0.4f, 2), 2) << "of the distribution at its temperature: exp(-1/2) is 0.607";
+  EXPECT_EQ(kept(0.99f, 1), 1);
 }
 
 TEST(Distribution, exp_and_log_are_accurate) {

@@ -1,9 +1,10 @@
 // Operations of a lane that verifiers are made of, each by its definition.
+#include "kernels/lane.h"
+
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "kernels/lane.h"
 #include "tests/kernels/scenario.h"
 
 namespace foretoken::testing {

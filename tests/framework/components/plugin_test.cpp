@@ -166,6 +166,12 @@ TEST_F(Plugin, FilesThatAreNoPluginsAreRefused) {
   EXPECT_EQ(refusal_of(text),
             "the plugin " + text +
                 " cannot be loaded: file too short; name a shared library (.so) of this machine, or " + kRebuild);
+  const std::string whole = read_file(path), half = whole.substr(0, whole.size() / 2);
+  folder.write("half.so", half);
+  const std::string cut = (folder.path() / "half.so").string();
+  EXPECT_EQ(refusal_of(cut), "the plugin " + cut + " is truncated: its headers name more than the " +
+                                 std::to_string(half.size()) + " bytes that the file has; copy it again, or " +
+                                 kRebuild);
   Dl_info of{};
   ASSERT_NE(dladdr(dlsym(dlopen("libm.so.6", RTLD_NOW), "cos"), &of), 0);
   EXPECT_EQ(refusal_of(of.dli_fname), std::string("the plugin ") + of.dli_fname +
@@ -220,6 +226,9 @@ TEST_F(Whole, APartBeyondTheEndIsNamed) {
   cut(whole.substr(0, sizeof(Elf64_Ehdr)));  // nothing but the header
   header.e_shnum = 0, header.e_shoff = 0;
   cut(bytes(kContent + 99));
+  segments[0].p_filesz = kContent + 101;
+  cut(bytes(kContent + 100));  // in the first segment
+  segments[0].p_filesz = 0;
   segments[1].p_filesz = ~std::uint64_t(0);  // its end would be another place if numbers wrapped around
   cut(bytes(kContent + 100));
   segments[1].p_filesz = 0, header.e_phentsize = 1;

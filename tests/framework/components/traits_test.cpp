@@ -195,6 +195,47 @@ TEST(Pairing, FitsAreExpectedOfWhatEntriesState) {
             "are not implemented yet");
 }
 
+TEST(Kept, IsMadeOncePerKeyAndForgottenUnlessItIsAskedFor) {
+  Kept kept;
+  int made = 0;
+  const auto find = [&](const std::string& key) {
+    return kept.find(key, typeid(int), [&] { return std::make_shared<const int>(++made); });
+  };
+  const auto first = find("a");
+  EXPECT_EQ(find("a"), first);
+  EXPECT_NE(find("b"), first);
+  EXPECT_EQ(made, 2);
+  kept.forget_unused();
+  EXPECT_EQ(find("a"), first) << "it was asked for since the beginning";
+  kept.forget_unused();
+  EXPECT_EQ(find("a"), first) << "it was asked for since";
+  EXPECT_EQ(made, 2);
+  find("b");
+  EXPECT_EQ(made, 3) << "it was not";
+  kept.forget_unused(), kept.forget_unused();
+  EXPECT_NE(find("a"), first);
+  EXPECT_TRUE(test::says(sentence_of([&] { kept.find("a", typeid(float), [] { return nullptr; }); }),
+                         "'a' is kept as another type"));
+  EXPECT_EQ(sentence_of([&] { kept.find("c", typeid(int), [] { return nullptr; }); }),
+            "the maker of 'c' returned null; return an object from Host::keep's maker");
+}
+
+TEST(Hosts, ServeWhatTheyWereGiven) {
+  const auto backend = make_reference_backend();
+  PagePool pool(*backend, 64, 4);
+  ModelInfo target;
+  target.name = "big", target.vocab = 9;
+  Host host(*backend, pool, target, {}, false);
+  const auto kept = [&](Host& h) { return h.keep<int>("k", [] { return std::make_shared<const int>(3); }); };
+  EXPECT_EQ(kept(host), kept(host));
+  EXPECT_TRUE(test::says(sentence_of([&] { host.target_model(); }), "does not offer its target, big, to drafters"));
+  EXPECT_TRUE(test::says(sentence_of([&] { host.ends(); }), "of the target big", "nothing serves them yet"));
+  EXPECT_EQ(sentence_of([&] { host.load({"a/b"}); }), "this engine was given no way to load the model 'a/b'");
+  for (const auto& make :
+       {std::function([&] { host.drafter({{"name", "x"}}); }), std::function([&] { host.verifier({{"name", "x"}}); })})
+    EXPECT_TRUE(test::says(sentence_of(make), "this engine was given no way to make another"));
+}
+
 TEST(Round, ChildrenAreThoseOfTheNodeWithoutAbsentOnes) {
   Round r;
   r.parents = {-1, 0, 0, 1, 0, 2};

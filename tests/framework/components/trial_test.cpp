@@ -144,6 +144,32 @@ TEST(Trial, MatchesAndMassesThatAreLeftByHand) {
   EXPECT_NEAR(left[2], 0.6, 1e-6) << "a guess takes nothing of what siblings are drawn from";
 }
 
+// Notes the position of its sequence.
+struct Placing {
+  template <class Lane> Verdict operator()(Lane&, const Trial& t) const {
+    Verdict v;
+    v.finish(Token(t.position));
+    return v;
+  }
+};
+
+TEST(Trial, ManySequencesHaveEachTheirOwn) {
+  ReferenceBackend backend;
+  constexpr int kMany = 1000;
+  const Tensor logits = Tensor::host({kMany, 4}, DType::f32);
+  std::ranges::fill(logits.values<float>(), 0.0f);
+  const Distributions p = backend.distributions(logits, std::vector<Warp>(kMany));
+  std::vector<DraftTree> trees;
+  std::vector<std::uint32_t> positions;
+  for (int i = 0; i < kMany; ++i)
+    trees.push_back(DraftTree::rooted(backend, 0, 0)), positions.push_back(std::uint32_t(i + 1));
+  Staging staging(backend);
+  const Trials trials(backend, trees, p, std::vector<Draws>(kMany), positions, staging);
+  const Tensor verdicts = Tensor::host({kMany, std::int64_t(sizeof(Verdict))}, DType::u8);
+  RuleVerifier<Placing>().verify(backend, trials, verdicts);
+  for (int i = 0; i < kMany; ++i) ASSERT_EQ(reinterpret_cast<const Verdict*>(verdicts.raw())[i].next, i + 1);
+}
+
 TEST(Trial, SumsOfProposalsAreThoseOfEachNodeOfATree) {
   ReferenceBackend backend;
   std::vector<DraftTree> trees;

@@ -18,7 +18,7 @@ struct Verdicts : ::testing::Test {
     return sentence_of([&] { expect_verdict(v, tree, 14, "X"); });
   }
   ReferenceBackend backend;
-  DraftTree tree = DraftTree::rooted(backend, 10, 3);
+  DraftTree tree = DraftTree::rooted(backend, 10, 4);
   Verdict verdict;
 };
 
@@ -72,7 +72,17 @@ TEST_F(Verdicts, OfTokensBeyondTheVocabularyAreRefused) {
   }
 }
 
+TEST_F(Verdicts, OfNoNodeHaveATokenOfTheVocabularyToo) {
+  for (const Token x : {-4, 14}) {
+    Verdict none;
+    none.finish(x);
+    EXPECT_TRUE(test::says(refusal(none), "X emitted the token " + std::to_string(x) + ", outside"));
+  }
+}
+
 TEST_F(Verdicts, OfNodesThatAreNoPathAreRefused) {
+  // What lies behind the last node looks like a child of node 1.
+  *tree.parents.row<std::int32_t>(4) = 1, *tree.known.row<Token>(4) = 13;
   const auto refused = [&](int first, int second, int node, int above) {
     verdict.path[0] = first, verdict.path[1] = second;
     verdict.tokens[0] = Token(10 + first), verdict.tokens[1] = 13;

@@ -77,16 +77,18 @@ TEST(Traits, BareRootsHaveRoomForTheirBudget) {
   }
 }
 
+// Components that say nothing of themselves.
+struct Silent : Drafter {
+  std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
+};
+struct SilentPolicy : LengthPolicy {
+  std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
+};
+struct SilentVerifier : Verifier {
+  void verify(Backend&, const Trials&, Tensor) override {}
+};
+
 TEST(Traits, OfNothingDeclaredAreAskedForAndRefused) {
-  struct Silent : Drafter {
-    std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
-  };
-  struct SilentPolicy : LengthPolicy {
-    std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
-  };
-  struct SilentVerifier : Verifier {
-    void verify(Backend&, const Trials&, Tensor) override {}
-  };
   EXPECT_EQ(sentence_of([] { Silent().traits(); }),
             "the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
   EXPECT_EQ(sentence_of([] { SilentPolicy().traits(); }),
@@ -94,6 +96,9 @@ TEST(Traits, OfNothingDeclaredAreAskedForAndRefused) {
   EXPECT_EQ(sentence_of([] { SilentVerifier().traits(); }),
             "the verifier does not state which nodes it takes; fill Entry::traits, or override Verifier::soundness");
   EXPECT_FALSE(SilentPolicy().learns());
+}
+
+TEST(Traits, ThatAnEntryStatesAreThoseOfWhatItMakes) {
   const auto backend = make_reference_backend();
   PagePool pool(*backend, 64, 4);
   const ModelInfo target;

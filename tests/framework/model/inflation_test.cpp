@@ -1,6 +1,7 @@
 // Small checkpoints of every kind, inflated to larger shapes of every kind, compute the same function.
 #include <cmath>
 
+#include "framework/model/convert.h"
 #include "tests/framework/model/inflate.h"
 #include "tests/framework/text/temporary_folder.h"
 

@@ -8,7 +8,6 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/adjustments.h"
 #include "tests/kernels/scenario.h"
-#include "tests/support/sentence.h"
 
 namespace foretoken::testing {
 namespace {
@@ -137,10 +136,6 @@ TEST_P(ParityOfDistributions, distribution_tile) {
 INSTANTIATE_TEST_SUITE_P(Cpu, ParityOfDistributions, ::testing::ValuesIn(cpu_instructions()),
                          [](const auto& i) { return i.param; });
 
-TEST(Instructions, unknown_ones_are_refused_by_name) {
-  EXPECT_TRUE(test::says(test::sentence_of([] { make_cpu_backend(1, "mmx"); }), "mmx", "scalar"));
-}
-
 TEST(Distribution, cuts_keep_what_they_say) {
   std::vector<float> logits;
   for (double p : {0.4, 0.1, 0.3, 0.1, 0.06, 0.04}) logits.push_back(float(std::log(p)));
@@ -165,6 +160,24 @@ TEST(Distribution, cuts_keep_what_they_say) {
   const Distribution half{logits.data(), normalize(logits.data(), 6, {0.5f, 0, 1, 0, true}), 6};
   EXPECT_NEAR(half(0) / half(2), 16.0 / 9, 1e-5);
   EXPECT_NEAR(half.raw_log_probability(4), std::log(0.06), 1e-6) << "log-probabilities are of the raw law";
+}
+
+TEST(Distribution, min_p_alone_is_a_share_of_the_greatest) {
+  const std::vector<float> logits{0, -1, -2, -3};
+  const auto kept = [&](float min_p, float temperature) {
+    const DistributionRow row = normalize(logits.data(), 4, {temperature, 0, 1, min_p});
+    const Distribution d{logits.data(), row, 4};
+    int n = 0;
+    for (Token x = 0; x < 4; ++x) n += d(x) > 0;
+    return n;
+  };
+  EXPECT_EQ(kept(0, 1), 4);
+  EXPECT_EQ(kept(0.04f, 1), 4);  // exp(-3) is 0.0498
+  EXPECT_EQ(kept(0.06f, 1), 3);
+  EXPECT_EQ(kept(0.3f, 1), 2);
+  EXPECT_EQ(kept(0.4f, 1), 1);
+  EXPECT_EQ(kept(0.4f, 2), 2) << "of the distribution at its temperature: exp(-1/2) is 0.607";
+  EXPECT_EQ(kept(0.99f, 1), 1);
 }
 
 TEST(Distribution, exp_and_log_are_accurate) {

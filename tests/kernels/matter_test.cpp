@@ -93,6 +93,73 @@ TEST(Reference, attention_is_a_weighted_mean) {
   EXPECT_NEAR(z.data<float>()[0], (1 + 900) / 2.0, 1e-3);
 }
 
+// Scores far from 0 are no matter: only their differences count.
+TEST(Reference, attention_to_great_scores_is_a_weighted_mean) {
+  ReferenceBackend k;
+  for (const float sign : {1.0f, -1.0f}) {
+    Cache cache(1, 2, 2, 1, 2, DType::f32);
+    const Tensor keys = listed<float>({900, 0, 901, 0}, DType::f32).reshaped({2, 2}),
+                 values = listed<float>({1, 10, 2, 20}, DType::f32).reshaped({2, 2});
+    k.store(keys, values, cache.layers[0], layout_of({chain_row(0, 0), chain_row(0, 1)}, cache.tables, 0));
+    const Tensor q = listed<float>({sign, 0}, DType::f32).reshaped({1, 2});
+    const Tensor y = k.attend(q, cache.layers[0], layout_of({chain_row(0, 1)}, cache.tables, 0), 1);
+    const double first = 1 / (1 + std::exp(double(sign)));
+    EXPECT_NEAR(y.data<float>()[0], first * 1 + (1 - first) * 2, 1e-5);
+    EXPECT_NEAR(y.data<float>()[1], first * 10 + (1 - first) * 20, 1e-4);
+  }
+}
+
+// Gives results with a row of marks behind them.
+class Marked final : public ReferenceBackend {
+ public:
+  Tensor allocate(Shape shape, DType dtype) override {
+    const Tensor all = Tensor::host(shape.with_rows(shape[0] + 1), dtype);
+    std::memset(all.raw(), kMark, std::size_t(all.bytes()));
+    results.push_back(all);
+    return all.rows(0, shape[0]);
+  }
+  bool untouched() const {
+    return std::ranges::all_of(results, [](const Tensor& t) {
+      const Tensor last = t.rows(t.dim(0) - 1, 1);
+      return std::all_of(last.data<std::uint8_t>(), last.data<std::uint8_t>() + last.bytes(),
+                         [](std::uint8_t b) { return b == kMark; });
+    });
+  }
+  static constexpr std::uint8_t kMark = 0x77;
+  std::vector<Tensor> results;
+};
+
+TEST(Reference, writes_nothing_behind_a_result) {
+  Marked k;
+  const Tensor x = random_tensor({3, 16}, 1), wide = random_tensor({4, 16}, 2);
+  k.silu_mul(wide.rows(0, 3)), k.rms_norm(x, random_tensor({16}, 3), 0),
+      k.linear(x, random_weight(4, 16, DType::f32, 4));
+  k.embed(Weight::dense(wide), integers({0, 3, -1})), k.gather(x, integers({2, 0}));
+  k.distributions(x, std::vector<Warp>(3));
+  Cache cache(1, 2, 2, 1, 16, DType::f32);
+  fill(k, cache, 2, 5);
+  k.attend(x.rows(0, 1), cache.layers[0], layout_of({chain_row(0, 1)}, cache.tables, 0), 1);
+  EXPECT_EQ(k.results.size(), 7u);
+  EXPECT_TRUE(k.untouched());
+  const Tensor both = random_tensor({3, 16}, 6), before = copy_of(both);
+  k.add(both.rows(0, 2), x.rows(0, 2));
+  EXPECT_TRUE(same_row(both, 2, before, 2));
+  EXPECT_EQ(both.row<float>(1)[15], before.row<float>(1)[15] + x.row<float>(1)[15]);
+}
+
+TEST(Reference, rows_of_another_width_are_refused) {
+  ReferenceBackend k;
+  const Tensor x = random_tensor({2, 4}, 1);
+  const auto refused = [&](const char* what, const std::function<void()>& run) {
+    EXPECT_EQ(test::sentence_of(run), std::string(what) +
+                                          ": expected F32 rows of width 5, got F32 [2, 4]; the weights "
+                                          "and the activations of a model must agree in shape");
+  };
+  refused("add", [&] { k.add(x, random_tensor({2, 5}, 2)); });
+  refused("rms_norm", [&] { k.rms_norm(x, random_tensor({5}, 2), 0); });
+  refused("linear", [&] { k.linear(x, random_weight(3, 5, DType::f32, 1)); });
+}
+
 TEST(Arena, counts_what_is_in_use) {
   const auto arena = std::make_shared<Arena>();
   EXPECT_EQ(arena->memory().held, 0);

@@ -202,6 +202,24 @@ TEST_P(Parity, attend) {
   }
 }
 
+// Pages that are larger than what a backend looks at at once, and of odd sizes.
+TEST_P(Parity, attend_to_pages_of_any_size) {
+  for (const int page_rows : {1, 7, 300, 1000})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
+      Cache cache(1, 700, page_rows, 2, 32, dtype);
+      fill(reference, cache, 690, 7);
+      std::vector<ScenarioRow> rows;
+      for (const int slot : {0, 6, 7, 63, 64, 65, 255, 256, 257, 299, 300, 511, 512, 600, 689})
+        rows.push_back(chain_row(0, slot));
+      const Layout layout = layout_of(rows, cache.tables, 0);
+      const Tensor q = random_tensor({layout.rows, 4 * 32}, 8);
+      EXPECT_LT(
+          distance(cpu->attend(q, cache.layers[1], layout, 0.2f), reference.attend(q, cache.layers[1], layout, 0.2f)),
+          3e-6)
+          << "pages of " << page_rows << " rows, " << name_of(dtype);
+    }
+}
+
 TEST_P(Parity, silu_mul) {
   for (int width : {1, 17, 385, 1024}) {
     const Tensor x = random_tensor({23, 2 * width}, 3, 6);

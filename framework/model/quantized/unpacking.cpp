@@ -40,8 +40,8 @@ Weight of_signed(const Parts& parts, const WeightFormat& format, const Tensor& n
                                std::to_string(format.bits()) + " bits; download the checkpoint again");
   Weight w = empty(parts, format);
   in_parallel(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin * w.in; i < end * w.in; ++i)
-      w.values.data<std::uint8_t>()[i] = std::uint8_t(int(from[std::size_t(i)]) + offset);
+    const auto part = from.subspan(std::size_t(begin * w.in), std::size_t((end - begin) * w.in));
+    std::ranges::transform(part, w.values.row<std::uint8_t>(begin), [&](int n) { return std::uint8_t(n + offset); });
   });
   return w;
 }

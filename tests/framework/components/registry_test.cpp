@@ -65,5 +65,88 @@ TEST(RegistryTest, options_are_checked_and_filled) {
             std::string::npos);
 }
 
+// Options of every type, each with the values that it takes and those that it does not.
+TEST(RegistryTest, every_type_has_its_values) {
+  struct Case {
+    Option option;
+    std::vector<json> takes, refuses;
+  };
+  const std::vector<Case> cases = {
+      {{.name = "o", .type = "integer", .standard = 3, .meaning = "", .least = 2, .most = 5},
+       {2, 5},
+       {1, 6, 2.5, "3", nullptr}},
+      {{.name = "o", .type = "integer", .standard = 3, .meaning = "", .optional = true}, {nullptr, -7}, {true}},
+      {{.name = "o", .type = "number", .standard = 1, .meaning = "", .least = 0.5, .most = 1},
+       {0.5, 1},
+       {0.25, 1.5, "1", nullptr}},
+      {{.name = "o", .type = "boolean", .standard = true, .meaning = ""}, {true, false}, {0, "true", nullptr}},
+      {{.name = "o", .type = "list", .standard = json::array(), .meaning = ""},
+       {json::array({1})},
+       {1, json::object(), nullptr}},
+      {{.name = "o", .type = "string", .standard = "a", .meaning = ""}, {"", "b"}, {1, nullptr}},
+      {{.name = "o", .type = "path", .standard = "a", .meaning = ""}, {"b"}, {"", 1, nullptr}},
+      {{.name = "o", .type = "model", .standard = "a", .meaning = ""},
+       {"b", json{{"directory", "c"}}},
+       {"", 1, nullptr}}};
+  for (const auto& [option, takes, refuses] : cases) {
+    const auto fill = [&](const json& value) { return fill_options("thing", {{"name", "x"}, {"o", value}}, {option}); };
+    EXPECT_EQ(fill_options("thing", {{"name", "x"}}, {option}).at("o"), option.standard) << option.type;
+    for (const json& value : takes) EXPECT_EQ(test::sentence_of([&] { fill(value); }), "") << option.type << value;
+    for (const json& value : refuses)
+      EXPECT_EQ(test::sentence_of([&] { fill(value); }),
+                "option 'o' of thing 'x' must be " + option.type + " (), not " + value.dump());
+  }
+}
+
+// A model's shape and types may stand in its object or in options of their own: equal choices are equal documents.
+TEST(RegistryTest, a_models_parts_are_spread_over_the_options_for_them) {
+  const std::vector<Option> options = {
+      {.name = "big", .type = "model", .standard = nullptr, .meaning = "", .optional = true},
+      {.name = "small", .type = "model", .standard = "s", .meaning = ""},
+      {.name = "shape", .type = "shape", .standard = nullptr, .meaning = "", .optional = true, .of = "small"},
+      {.name = "dtype", .type = "dtype", .standard = "auto", .meaning = "", .of = "small"},
+      {.name = "kv", .type = "kv_dtype", .standard = "target", .meaning = "", .of = "small"}};
+  const auto fill = [&](json config) {
+    config["name"] = "x";
+    return fill_options("thing", config, options);
+  };
+  const json plain = {{"name", "x"},      {"big", nullptr},  {"small", "s"},
+                      {"shape", nullptr}, {"dtype", "auto"}, {"kv", "target"}};
+  const json whole = {{"name", "x"},     {"big", nullptr}, {"small", "m"}, {"shape", "llama-3.1-8b"},
+                      {"dtype", "int8"}, {"kv", "fp8"}};
+  const json object = {{"directory", "m"}, {"inflate", "llama-3.1-8b"}, {"dtype", "int8"}, {"kv_dtype", "fp8"}};
+  EXPECT_EQ(fill({}), plain);
+  EXPECT_EQ(fill({{"small", object}}), whole);
+  EXPECT_EQ(fill({{"small", "m"}, {"shape", "llama-3.1-8b"}, {"dtype", "int8"}, {"kv", "fp8"}}), whole);
+  EXPECT_EQ(fill({{"small", object}, {"dtype", "int8"}}), whole) << "said twice alike";
+  EXPECT_EQ(fill({{"big", object}}).at("big"), object) << "a model without such options keeps its parts";
+  EXPECT_TRUE(test::says(test::sentence_of([&] { fill({{"small", object}, {"dtype", "int4"}}); }),
+                         "thing 'x': 'dtype' of the model", "is given twice"));
+  const json made = with_whole_models(whole, options);
+  EXPECT_EQ(made.at("small"), object);
+  EXPECT_EQ(made.at("big"), nullptr);
+  const std::vector<ModelChoice> models = models_of(whole, options);
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].document(), object);
+  EXPECT_EQ(models_of({{"name", "x"}, {"small", "s"}}, options).size(), 1u) << "options that are absent are none";
+  EXPECT_EQ(models_of({{"name", "x"}}, options).size(), 0u);
+}
+
+TEST(RegistryTest, a_name_that_is_taken_says_by_whom) {
+  Registries r;
+  Entry<Verifier> entry;
+  r.verifiers.add("a", entry);
+  entry.plugin = "lib.so";
+  r.verifiers.add("b", entry);
+  EXPECT_EQ(test::sentence_of([&] { r.verifiers.add("a", {}); }),
+            "there is a verifier 'a' already (built in); register yours under another name");
+  EXPECT_EQ(test::sentence_of([&] { r.verifiers.add("b", {}); }),
+            "there is a verifier 'b' already (from lib.so); register yours under another name");
+  EXPECT_EQ(test::sentence_of([] { Registries().policies.find(nullptr); }),
+            "a policy needs a name, as in {\"name\": \"NAME\"}, not null; known: ");
+  for (const json& nameless : {json("a"), json{{"name", 3}}, json::object()})
+    EXPECT_TRUE(test::says(test::sentence_of([&] { r.verifiers.find(nameless); }), "a verifier needs a name"));
+}
+
 }  // namespace
 }  // namespace foretoken::testing

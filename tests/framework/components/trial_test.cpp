@@ -1,5 +1,7 @@
 // Trial: children are found without a search, and a rule may reject as many guesses as a tree has.
+#include <array>
 #include <chrono>
+#include <cmath>
 
 #include "framework/components/host.h"
 #include "tests/framework/components/children_rules.h"
@@ -95,6 +97,102 @@ TEST(Trial, AllGuessesOfAWideTreeMayBeRejected) {
     EXPECT_EQ(v.length, 0);
     EXPECT_GE(v.next, 255);
   }
+}
+
+// Notes the child of each node that holds each token, and the mass that is left after each child.
+struct Matching {
+  std::vector<int>* matches;
+  std::vector<double>* left;
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    for (int n = 0; n < t.nodes; ++n)
+      for (Token x = 0; x < t.vocab; ++x) matches->push_back(t.match(n, x));
+    for (int c = t.child(0, 0); c >= 0; c = t.child(0, c)) left->push_back(t.mass_after(lane, 0, c));
+    Verdict v;
+    v.finish(0);
+    return v;
+  }
+};
+
+TEST(Trial, MatchesAndMassesThatAreLeftByHand) {
+  ReferenceBackend backend;
+  DraftTree tree = DraftTree::rooted(backend, 0, 5);
+  const Tensor logits = Tensor::host({6, 4}, DType::f32);
+  for (int r = 0; r < 6; ++r)
+    for (const int x : {0, 1, 2, 3})
+      logits.row<float>(r)[x] = float(std::log(std::array{0.4, 0.3, 0.2, 0.1}[std::size_t(x)]));
+  tree.q.distributions = {backend.distributions(logits.rows(0, 1), std::vector<Warp>(1, Warp{1}))};
+  // Children of the root: 1 (drawn without replacement), an absent guess, 3 (without replacement), a guess of 0.
+  *tree.tokens.row<Token>(tree.grow(0, Drawn::without_replacement)) = 1;
+  tree.guess(0, -1);
+  *tree.tokens.row<Token>(tree.grow(0, Drawn::without_replacement)) = 3;
+  tree.guess(0, 0);
+  tree.guess(1, 3);
+  const Distributions p = backend.distributions(logits, std::vector<Warp>(6, Warp{1}));
+  Staging staging(backend);
+  const Draws draws;
+  const std::uint32_t position = 1;
+  const Trials trials(backend, {&tree, 1}, p, {&draws, 1}, {&position, 1}, staging);
+  std::vector<int> matches;
+  std::vector<double> left;
+  RuleVerifier<Matching>({}, Matching{&matches, &left})
+      .verify(backend, trials, Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8));
+  EXPECT_EQ(matches, (std::vector<int>{4,  1,  -1, 3,  -1, -1, -1, 5,  -1, -1, -1, -1,
+                                       -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+  ASSERT_EQ(left.size(), 3u);
+  EXPECT_NEAR(left[0], 0.7, 1e-6) << "without token 1";
+  EXPECT_NEAR(left[1], 0.6, 1e-6) << "without tokens 1 and 3";
+  EXPECT_NEAR(left[2], 0.6, 1e-6) << "a guess takes nothing of what siblings are drawn from";
+}
+
+// Notes the position of its sequence.
+struct Placing {
+  template <class Lane> Verdict operator()(Lane&, const Trial& t) const {
+    Verdict v;
+    v.finish(Token(t.position));
+    return v;
+  }
+};
+
+TEST(Trial, ManySequencesHaveEachTheirOwn) {
+  ReferenceBackend backend;
+  constexpr int kMany = 1000;
+  const Tensor logits = Tensor::host({kMany, 4}, DType::f32);
+  std::ranges::fill(logits.values<float>(), 0.0f);
+  const Distributions p = backend.distributions(logits, std::vector<Warp>(kMany));
+  std::vector<DraftTree> trees;
+  std::vector<std::uint32_t> positions;
+  for (int i = 0; i < kMany; ++i)
+    trees.push_back(DraftTree::rooted(backend, 0, 0)), positions.push_back(std::uint32_t(i + 1));
+  Staging staging(backend);
+  const Trials trials(backend, trees, p, std::vector<Draws>(kMany), positions, staging);
+  const Tensor verdicts = Tensor::host({kMany, std::int64_t(sizeof(Verdict))}, DType::u8);
+  RuleVerifier<Placing>().verify(backend, trials, verdicts);
+  for (int i = 0; i < kMany; ++i) ASSERT_EQ(reinterpret_cast<const Verdict*>(verdicts.raw())[i].next, i + 1);
+}
+
+TEST(Trial, SumsOfProposalsAreThoseOfEachNodeOfATree) {
+  ReferenceBackend backend;
+  std::vector<DraftTree> trees;
+  for (int i = 0; i < 2; ++i) trees.push_back(DraftTree::rooted(backend, 0, 2));
+  const Tensor logits = Tensor::host({6, 4}, DType::f32);
+  std::ranges::fill(logits.values<float>(), 0.0f);
+  const Distributions p = backend.distributions(logits, std::vector<Warp>(6, Warp{1}));
+  const Tensor own = Tensor::host({1, 4}, DType::f32);
+  std::ranges::fill(own.values<float>(), 0.0f);
+  const Distributions q = backend.distributions(own, std::vector<Warp>(1, Warp{1}));
+  own.data<float>()[2] = float(std::log(3.0));  // now its four probabilities are 1/4, 1/4, 3/4 and 1/4
+  trees[0].q.distributions = {{}, q};
+  trees[1].q.distributions = {q};
+  for (DraftTree& t : trees)
+    for (int n = 0; n < 2; ++n) t.guess(n, 1);
+  Staging staging(backend);
+  const std::vector<Draws> draws(2);
+  const std::vector<std::uint32_t> positions(2, 1);
+  const Trials trials(backend, trees, p, draws, positions, staging);
+  const Tensor sums = Tensor::host({6}, DType::f32);
+  proposal_sums(backend, trials, sums);
+  const std::vector<float> expected{1, 1.5f, 1, 1.5f, 1, 1};
+  for (std::size_t n = 0; n < 6; ++n) EXPECT_NEAR(sums.data<float>()[n], expected[n], 1e-6) << n;
 }
 
 TEST(Trial, ARuleThatRejectsMoreGuessesThanALaneStoresOverflows) {

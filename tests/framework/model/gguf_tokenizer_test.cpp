@@ -204,14 +204,18 @@ TEST_F(GgufTokenizers, Refusals) {
     GgufBytes g = good;
     return refusal(g.set(std::string("tokenizer.ggml.") + key, value));
   };
-  EXPECT_TRUE(says(with("model", text_value("bert")), "'tokenizer.ggml.model' is \"bert\"", "\"gpt2\"", "\"llama\""));
+  EXPECT_TRUE(
+      says(with("model", text_value("bert")), "'tokenizer.ggml.model' is \"bert\", but ", "\"gpt2\"", "\"llama\""));
   EXPECT_TRUE(says(with("scores", array_value(6, {bytes_of(1.f)})), "must have one score for each of the 260 tokens",
                    "convert the model again"));
   EXPECT_TRUE(says(with("scores", ""), "has no metadata 'tokenizer.ggml.scores'"));
   EXPECT_TRUE(says(with("token_type", array_value(5, {bytes_of(1)})), "must have one type for each of the 260",
                    "convert the model again"));
-  EXPECT_TRUE(says(with("remove_extra_whitespaces", bool_value(true)), "only false is supported", "; choose a model"));
-  EXPECT_TRUE(says(with("precompiled_charsmap", array_value(0, {})), "changes of characters", "; choose a model"));
+  EXPECT_TRUE(says(with("remove_extra_whitespaces", bool_value(true)),
+                   "'tokenizer.ggml.remove_extra_whitespaces' is true, but ", "only false is supported",
+                   "; choose a model"));
+  EXPECT_TRUE(says(with("precompiled_charsmap", array_value(0, {})), "'tokenizer.ggml.precompiled_charsmap' is ",
+                   ", but changes of characters before tokens are not supported; choose a model without them"));
   EXPECT_TRUE(says(refusal(pieces({{"a", 0}, {"a", -1}})), "token 260, 'a', occurs twice", "convert the model again"));
   EXPECT_TRUE(
       says(refusal(pieces({{"", 0}})), "token 259, '', must be 1 to 1024 bytes of UTF-8", "convert the model again"));

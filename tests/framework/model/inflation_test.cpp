@@ -1,6 +1,7 @@
 // Small checkpoints of every kind, inflated to larger shapes of every kind, compute the same function.
 #include <cmath>
 
+#include "framework/model/convert.h"
 #include "tests/framework/model/inflate.h"
 #include "tests/framework/text/temporary_folder.h"
 
@@ -78,6 +79,27 @@ TEST(InflatedWeights, AreRandomWhereTheSmallModelIsNot) {
   for (int row = s.ffn; row < c.ffn; ++row) EXPECT_NEAR(deviation(up, row), 1, 0.3);
   const Tensor key = pair.weights.tensor("model.layers.4.self_attn.k_proj.weight", {c.kv_heads * c.head_size, c.width});
   for (int row = 0; row < int(key.dim(0)); ++row) EXPECT_NEAR(deviation(key, row), 1, 0.3);
+}
+
+// Gains of the small model times sqrt(small width / large width), for the mean of squares is over more features; 1 for
+// features that it lacks. Where tokens are new, the last two features are constants, which only the last norm lets by.
+TEST(InflatedWeights, GainsAreThoseOfTheSmallModelAndOne) {
+  for (const int extra_tokens : {0, 33}) {
+    Pair pair(kModels / "llama2", [&](const ModelConfig& small) { return larger(small, extra_tokens, false); });
+    const int small = pair.config.width, large = pair.weights.config().width, constants = extra_tokens > 0 ? 2 : 0;
+    for (const std::string name : {"model.norm.weight", "model.layers.0.input_layernorm.weight"}) {
+      const Tensor from = converted(pair.checkpoint->tensor(name, {small}), DType::f32);
+      const std::span<const float> have = pair.weights.tensor(name, {large}).values<float>();
+      for (int i = 0; i < small; ++i)
+        EXPECT_FLOAT_EQ(have[std::size_t(i)],
+                        float(double(from.data<float>()[i]) * std::sqrt(double(small) / double(large))));
+      for (int i = small; i < large - constants; ++i) EXPECT_EQ(have[std::size_t(i)], 1) << name << ", " << i;
+      if (constants == 0) continue;
+      const float one = have[std::size_t(large - 2)], other = have[std::size_t(large - 1)];
+      EXPECT_EQ(one, -other);
+      EXPECT_EQ(one > 0, name == "model.norm.weight") << one;
+    }
+  }
 }
 
 std::string refusal(const std::function<void(ModelConfig&)>& change, const char* model = "llama3") {

@@ -52,6 +52,12 @@ TEST(Pattern, WhatTheyInterpretDifferentlyIsRefused) {
                                                                   {"[\\S]", "the escape \\S inside [ ]"},
                                                                   {"\\p{Han}", "the property \\p{Han}"},
                                                                   {"\\p{Alpha}", "the property"},
+                                                                  {"\\p{Latin}", "the property \\p{Latin}"},
+                                                                  {"\\p{L&}", "the property \\p{L&}"},
+                                                                  {"\\p{L}a\\p{LA}", "the property \\p{LA}"},
+                                                                  {"\\p{L{}", "the property \\p{L{}"},
+                                                                  {"\\p{}", "the property \\p{}"},
+                                                                  {"\\p{Xy}", "the property \\p{Xy}"},
                                                                   {"\\pL", "the property"},
                                                                   {"\\p{L", "the property"},
                                                                   {"[a[b]]", "a [ inside [ ]"},
@@ -70,6 +76,26 @@ TEST(Pattern, WhatTheyInterpretDifferentlyIsRefused) {
   for (const auto& [pattern, words] : cases)
     EXPECT_TRUE(says(sentence_of([p = pattern] { Pattern::regex(p, "FILE"); }), "FILE: the pattern", pattern, words,
                      "not supported"));
+}
+
+TEST(Pattern, EscapesAreThoseOfOniguruma) {
+  const auto translated = [](const char* from) { return pcre2_from_oniguruma(from, "x"); };
+  const std::string space = "\\x{09}-\\x{0d}\\x{85}\\p{Z}";
+  EXPECT_EQ(translated("\\s\\S[\\s]"), "[" + space + "][^" + space + "][" + space + "]");
+  EXPECT_EQ(translated("\\d\\D\\v"), "\\p{Nd}\\P{Nd}\\x{0b}");
+  EXPECT_EQ(translated("[\\d\\]\\-^]"), "[\\p{Nd}\\]\\-^]");
+  EXPECT_EQ(translated("\\r\\n\\t\\f\\~\\!\\_"), "\\r\\n\\t\\f\\~\\!\\_");
+  EXPECT_EQ(translated("[^a-z]\\p{^Lu}\\P{Zs}"), "[^a-z]\\p{^Lu}\\P{Zs}");
+  EXPECT_EQ(translated("(a)(?:b)(?=c)(?!d)(?>e)(?<=f)(?<!g)(?i:h)"), "(a)(?:b)(?=c)(?!d)(?>e)(?<=f)(?<!g)(?i:h)");
+  EXPECT_EQ(translated("a{2}b{3,}c{4,5}d*+?"), "a{2}b{3,}c{4,5}d*+?");
+  for (const char* bad : {"\\ ", "\\\x7f", "\\A", "\\z", "\\9"})
+    EXPECT_TRUE(says(sentence_of([&] { translated(bad); }), "x: the pattern", "the escape \\")) << bad;
+}
+
+TEST(Pattern, EveryMatchIsReplaced) {
+  EXPECT_EQ(Pattern::regex("b+", "x").replace_all("abbcb", "-"), "a-c-");
+  EXPECT_EQ(Pattern::literal("b", "x").replace_all("aa", "-"), "aa");
+  EXPECT_EQ(Pattern::regex("x*", "x").replace_all("ab", "-"), "-a-b-");
 }
 
 TEST(Pattern, LongRunsOfWhiteSpace) {

@@ -33,6 +33,62 @@ TEST(FormatNumbers, OfMxfp4AreE2m1) {
   for (std::size_t c = 0; c < 16; ++c) EXPECT_EQ(numbers[c], c < 8 ? magnitudes[c] : -magnitudes[c - 8]) << c;
 }
 
+// The nearest number; of two, the one with an even code. A greatest magnitude of 6 has the scale 1.
+TEST(FormatNumbers, TiesOfMxfp4GoToTheEvenCode) {
+  const std::vector<std::pair<float, int>> codes = {
+      {0, 0},     {0.25f, 0}, {0.26f, 1}, {0.5f, 1},  {0.74f, 1}, {0.75f, 2}, {1, 2}, {1.25f, 2}, {1.26f, 3},
+      {1.74f, 3}, {1.75f, 4}, {2.5f, 4},  {2.51f, 5}, {3.49f, 5}, {3.5f, 6},  {5, 6}, {5.01f, 7}, {6, 7}};
+  for (const auto& [x, code] : codes) {
+    const Tensor t = Tensor::host({1, 32}, DType::f32);
+    for (int i = 0; i < 32; ++i) t.data<float>()[i] = i == 0 ? x : i == 1 ? -x : 6.0f;
+    const Weight w = quantize(Weight::dense(t), formats::mxfp4());
+    EXPECT_EQ(w.scales.data<float>()[0], 1);
+    EXPECT_EQ(int(w.values.data<std::uint8_t>()[0]), code) << x;
+    EXPECT_EQ(int(w.values.data<std::uint8_t>()[1]), code + 8) << -x;
+  }
+}
+
+// The largest of the format's sizes that divides the inputs.
+TEST(FormatNumbers, GroupsAreTheLargestThatDivide) {
+  const auto size = [](const WeightFormat& format, std::int64_t in) { return format.block(7, in).inputs; };
+  for (const WeightFormat* table : {&formats::nf4(), &formats::fp4()}) {
+    EXPECT_EQ(size(*table, 192), 64);
+    EXPECT_EQ(size(*table, 96), 32);
+    EXPECT_EQ(size(*table, 48), 16);
+    EXPECT_EQ(size(*table, 40), 0) << "none of them";
+  }
+  for (const auto& [in, group] : {std::pair(256, 128), {192, 64}, {96, 32}, {48, 16}, {40, 0}})
+    EXPECT_EQ(size(formats::int8_group(), in), group);
+  EXPECT_EQ(size(formats::int8(), 40), 40);
+  EXPECT_EQ(size(formats::mxfp4(), 96), 32);
+  EXPECT_EQ(size(formats::mxfp4(), 48), 0);
+  EXPECT_EQ(size(formats::fp8_block(), 256), 128);
+  EXPECT_EQ(size(formats::fp8_block(), 192), 0);
+  EXPECT_EQ(formats::fp8_block().block(7, 256).outputs, 128);
+  EXPECT_EQ(formats::fp8().block(7, 40).inputs, 40);
+  EXPECT_EQ(formats::fp8_tensor().block(7, 40).outputs, 7);
+}
+
+// Min-max rounding: 15 steps from the least to the greatest, and a zero point that is one of -8 ... 7.
+TEST(FormatNumbers, OfAsymmetricInt4AreStepsFromTheLeastToTheGreatest) {
+  struct Case {
+    float low, high, scale, zero;
+  };
+  for (const Case& c : {Case{-1, 14, 1, -7},
+                        {-7.5f, 7.5f, 1, 0},
+                        {0, 15, 1, -8},
+                        {2, 30, 2, -8},
+                        {-30, 0, 2, 7},
+                        {-30, -2, 2, 7},
+                        {-12, 3, 1, 4}}) {
+    const Tensor t = Tensor::host({1, 128}, DType::f32);
+    for (int i = 0; i < 128; ++i) t.data<float>()[i] = i % 2 ? c.low : c.high;
+    const Weight w = quantize(Weight::dense(t), formats::int4_asymmetric());
+    EXPECT_EQ(w.scales.data<float>()[0], c.scale) << c.low << " to " << c.high;
+    EXPECT_EQ(w.zeros ? w.zeros.data<float>()[0] : 0, c.zero) << c.low << " to " << c.high;
+  }
+}
+
 TEST(FormatNumbers, ScalesOfMxfp4PutTheGreatestBetween4And8) {
   for (const float greatest : {0.001f, 0.7f, 1.0f, 3.99f, 4.0f, 7.5f, 1000.0f}) {
     const Tensor t = Tensor::host({1, 32}, DType::f32);

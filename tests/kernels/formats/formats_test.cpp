@@ -62,6 +62,18 @@ TEST_P(Formats, do_not_hide_what_is_no_number) {
     }
 }
 
+// A scale that several outputs share is no number where one of them has none, whichever it is.
+TEST_P(Formats, do_not_hide_what_is_no_number_in_any_row_of_a_block) {
+  const Block block = format.block(130, 128);
+  for (const int row : {0, 1, 64, 127, 128, 129}) {
+    const Tensor t = random_tensor({130, 128}, 10);
+    t.row<float>(row)[5] = kNan;
+    const Weight w = quantize(Weight::dense(t), format);
+    for (int o = 0; o < 130; ++o)
+      EXPECT_EQ(std::isnan(w.scales.row<float>(o)[0]), o / block.outputs == row / block.outputs) << row << ", " << o;
+  }
+}
+
 TEST_P(Formats, of_tiny_numbers_stay_finite_and_small) {
   for (const float size : {1e-44f, 1e-40f, 1e-37f, 1e-35f}) {
     const Tensor t = Tensor::host({1, 128}, DType::f32);

@@ -86,6 +86,10 @@ TEST(DamagedGptq, GroupsOfAnOrderThatAreNone) {
   const ModelFolder m("gptq-act-order", "quantized");
   const std::int32_t first = m.tensors.at(kUp + ".g_idx").data<std::int32_t>()[0];
   EXPECT_TRUE(says(index(0, (first + 1) % 4), "g_idx' gives group", "inputs in place of 16"));
+  const auto of = m.tensors.at(kUp + ".g_idx").values<std::int32_t>();
+  const auto other = std::int32_t(std::ranges::find(of, 2) - of.begin());
+  EXPECT_TRUE(says(index(other, 0), "g_idx' gives group 0 17 inputs in place of 16")) << "the first that is wrong";
+  EXPECT_TRUE(says(index(other, 3), "g_idx' gives group 2 15 inputs in place of 16"));
 }
 
 TEST(DamagedGptq, AnOrderThatIsMissing) {

@@ -1,0 +1,256 @@
+// What components say of themselves: what they begin with, whose word counts, and which of them fit.
+#include "framework/components/host.h"
+#include "framework/components/pairing.h"
+#include "framework/model/model.h"
+#include "tests/support/sentence.h"
+
+namespace foretoken::testing {
+namespace {
+
+using nlohmann::json;
+using test::sentence_of;
+
+TEST(Traits, BeginWithTheLeast) {
+  const Needs needs;
+  EXPECT_TRUE(needs.proposes.empty() && needs.hidden.empty());
+  EXPECT_EQ(needs.ranks, 0);
+  EXPECT_FALSE(needs.learns || needs.confidence || needs.waits);
+  const Soundness sound;
+  EXPECT_TRUE(sound.takes.empty() && !sound.induced);
+  EXPECT_TRUE(sound.exact() && !sound.path_identical());
+  EXPECT_FALSE(sound.race || sound.raw || sound.first_children);
+  EXPECT_EQ(sound.acceptance, Acceptance::overlap);
+  EXPECT_TRUE((Soundness{.takes = {}, .promise = "exact, path-identical"}).path_identical());
+  EXPECT_FALSE((Soundness{.takes = {}, .promise = "lossy: exact"}).exact());
+  const Host::Inner inner;
+  EXPECT_EQ(inner.ranks, 0);
+  EXPECT_FALSE(inner.raw);
+}
+
+TEST(Traits, WhatAComponentIsGivenBeginsWithNothing) {
+  const PastOnly past;
+  for (const int n : {past.length, past.batch, past.rounds, past.drafted, past.accepted}) EXPECT_EQ(n, 0);
+  EXPECT_EQ(past.id, 0u);
+  EXPECT_EQ(past.acceptance, -1) << "no level was tested";
+  EXPECT_EQ(past.room, Budget());
+  const DraftRequest request;
+  EXPECT_EQ(request.sequence, nullptr);
+  EXPECT_EQ(request.rows, 0);
+  EXPECT_TRUE(!request.race && request.hidden.empty() && !request.budget.drafts());
+  Verdict verdict;
+  EXPECT_EQ(verdict.length, 0);
+  EXPECT_EQ(verdict.next, -1);
+}
+
+// The draw of a node is named by its number and its place among siblings, and lies where its token would: a node of
+// depth 1 after `length` tokens is the token number `length`.
+TEST(Traits, ADrawIsNamedByItsNodeAndPosition) {
+  Sequence sequence;
+  sequence.tokens = {4, 5, 6};
+  const DraftRequest request{.sequence = &sequence, .budget = {}, .draws = {1, 2, 9, 0}, .race = true};
+  const TokenDraw first = request.draw(1, 1), deep = request.draw(7, 3, 2);
+  EXPECT_EQ(first.position, 3u);
+  EXPECT_EQ(deep.position, 5u);
+  EXPECT_TRUE(first.name.role == Role::draft && first.name.node == 1 && first.name.index == 0);
+  EXPECT_TRUE(deep.name.role == Role::draft && deep.name.node == 7 && deep.name.index == 2);
+  EXPECT_TRUE(first.race);
+  EXPECT_EQ(first.draws.root, 9u);
+}
+
+TEST(Traits, BareRootsHaveRoomForTheirBudget) {
+  const auto backend = make_reference_backend();
+  Sequence one, two;
+  one.tokens = {4, 5}, two.tokens = {6};
+  std::vector<DraftRequest> requests(3);
+  requests[0].sequence = &one, requests[0].budget = {4, 2};
+  requests[1].sequence = &two, requests[1].budget = {1, 5};
+  requests[2].sequence = &one, requests[2].budget = {5, 0};
+  std::vector<DraftTree> trees = rooted(*backend, requests);
+  ASSERT_EQ(trees.size(), 3u);
+  const Token roots[] = {5, 6, 5};
+  const int room[] = {3, 0, 0};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(trees[i].nodes, 1);
+    EXPECT_EQ(*trees[i].known.row<Token>(0), roots[i]);
+    for (int k = 0; k < room[i]; ++k) trees[i].guess(0, 1);
+    EXPECT_NE(sentence_of([&] { trees[i].guess(0, 1); }), "") << "tree " << i << " has room for " << room[i];
+  }
+}
+
+// Components that say nothing of themselves.
+struct Silent : Drafter {
+  std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
+};
+struct SilentPolicy : LengthPolicy {
+  std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
+};
+struct SilentVerifier : Verifier {
+  void verify(Backend&, const Trials&, Tensor) override {}
+};
+
+TEST(Traits, OfNothingDeclaredAreAskedForAndRefused) {
+  EXPECT_EQ(sentence_of([] { Silent().traits(); }),
+            "the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
+  EXPECT_EQ(sentence_of([] { SilentPolicy().traits(); }),
+            "the policy does not state its largest budget; fill Entry::traits, or override LengthPolicy::most");
+  EXPECT_EQ(sentence_of([] { SilentVerifier().traits(); }),
+            "the verifier does not state which nodes it takes; fill Entry::traits, or override Verifier::soundness");
+  EXPECT_FALSE(SilentPolicy().learns());
+}
+
+TEST(Traits, ThatAnEntryStatesAreThoseOfWhatItMakes) {
+  const auto backend = make_reference_backend();
+  PagePool pool(*backend, 64, 4);
+  const ModelInfo target;
+  Host host(*backend, pool, target, {}, false);
+  Registries r;
+  r.drafters.add("a", {"",
+                       "",
+                       {},
+                       [](const json&, Host&) { return std::make_unique<Silent>(); },
+                       [](const json&, const ModelInfo&) { return Needs{.proposes = {}, .ranks = 3}; }});
+  r.policies.add("a", {"",
+                       "",
+                       {},
+                       [](const json&, Host&) { return std::make_unique<SilentPolicy>(); },
+                       [](const json&, const ModelInfo&) { return Budget{7, 2}; }});
+  r.verifiers.add("a", {"",
+                        "",
+                        {},
+                        [](const json&, Host&) { return std::make_unique<SilentVerifier>(); },
+                        [](const json&, const ModelInfo&) { return Soundness{.takes = {}, .raw = true}; }});
+  const auto drafter = r.drafters.make({{"name", "a"}}, host);
+  EXPECT_TRUE(drafter->traits().ranks == 3 && drafter->needs().ranks == 3);
+  const auto policy = r.policies.make({{"name", "a"}}, host);
+  EXPECT_TRUE(policy->traits() == (Budget{7, 2}) && policy->most() == (Budget{7, 2}));
+  const auto verifier = r.verifiers.make({{"name", "a"}}, host);
+  EXPECT_TRUE(verifier->traits().raw && verifier->soundness().raw);
+}
+
+const ComponentConfigs kThree{{{"name", "d"}}, {{"name", "p"}}, {{"name", "v"}}};
+
+TEST(Pairing, EveryKindOfNodeMustBeTaken) {
+  const auto refusal = [](std::vector<Drawn> proposes, std::vector<Drawn> takes) {
+    return sentence_of([&] { expect_sound(kThree, {.proposes = proposes}, {.takes = takes}); });
+  };
+  EXPECT_EQ(refusal({}, {}), "");
+  EXPECT_EQ(refusal({Drawn::chain}, {Drawn::certain, Drawn::chain}), "");
+  EXPECT_EQ(refusal({Drawn::certain, Drawn::independent}, {Drawn::certain, Drawn::chain}),
+            "the verifier 'v' is not sound for the drafter 'd', whose nodes are drawn 'independent', while it takes "
+            "those drawn 'certain, chain'; choose another verifier or drafter");
+}
+
+TEST(Pairing, ConfidenceMustBeServed) {
+  const auto refusal = [](float confidence, bool served) {
+    return sentence_of([&] { expect_confidence(kThree, {4, 3, confidence}, {.proposes = {}, .confidence = served}); });
+  };
+  EXPECT_EQ(refusal(0, false), "");
+  EXPECT_EQ(refusal(0.5f, true), "");
+  EXPECT_EQ(refusal(0.5f, false),
+            "the policy 'p' sets Budget::confidence, which the drafter 'd' does not serve; choose a drafter that does "
+            "(Needs::confidence), or another policy");
+}
+
+TEST(Pairing, WhatInnerComponentsNeedMustBeAskedFor) {
+  const auto refusal = [](int inner_ranks, int ranks, bool inner_raw, bool raw) {
+    return sentence_of([&] {
+      expect_repeated(kThree, {inner_ranks, inner_raw}, {.proposes = {}, .ranks = ranks}, {.takes = {}, .raw = raw});
+    });
+  };
+  EXPECT_EQ(refusal(2, 2, true, true), "");
+  EXPECT_EQ(refusal(0, 1, false, true), "");
+  EXPECT_EQ(refusal(3, 2, false, false),
+            "the drafter 'd' is made of another that needs 3 ranks, but itself asks for 2; let its own Needs::ranks be "
+            "as many");
+  EXPECT_EQ(refusal(0, 0, true, false),
+            "the verifier 'v' is made of another that reads raw distributions, but itself does not ask for them; set "
+            "its own Soundness::raw");
+}
+
+// Before anything is made, as far as entries state their traits.
+TEST(Pairing, FitsAreExpectedOfWhatEntriesState) {
+  std::optional<Needs> needs;
+  std::optional<Budget> most;
+  std::optional<Soundness> sound;
+  const auto refusal = [&] {
+    Registries r;
+    const auto add = [](auto& registry, const char* name, const auto& traits) {
+      typename std::decay_t<decltype(registry.entries().at(""))> entry;
+      if (traits) entry.traits = [&traits](const json&, const ModelInfo&) { return *traits; };
+      registry.add(name, entry);
+    };
+    add(r.drafters, "d", needs), add(r.policies, "p", most), add(r.verifiers, "v", sound);
+    return sentence_of([&] { expect_fit(r, kThree, {}); });
+  };
+  EXPECT_EQ(refusal(), "");
+  needs = Needs{.proposes = {Drawn::chain}};
+  EXPECT_EQ(refusal(), "");
+  sound = Soundness{.takes = {Drawn::chain}};
+  most = Budget{4, 3};
+  EXPECT_EQ(refusal(), "");
+  most->confidence = 0.5f;
+  EXPECT_TRUE(test::says(refusal(), "Budget::confidence"));
+  most.reset(), sound->takes = {Drawn::certain};
+  EXPECT_TRUE(test::says(refusal(), "is not sound"));
+  needs->ranks = -2;
+  EXPECT_EQ(refusal(), "the drafter 'd' needs -2 ranks (Needs::ranks); it must be 0 or more");
+  needs->ranks = 0, needs->hidden = {2, 5};
+  EXPECT_EQ(refusal(),
+            "the drafter 'd' needs the target's hidden states after the layers 2, 5 (Needs::hidden), which "
+            "are not implemented yet");
+}
+
+TEST(Kept, IsMadeOncePerKeyAndForgottenUnlessItIsAskedFor) {
+  Kept kept;
+  int made = 0;
+  const auto find = [&](const std::string& key) {
+    return kept.find(key, typeid(int), [&] { return std::make_shared<const int>(++made); });
+  };
+  const auto first = find("a");
+  EXPECT_EQ(find("a"), first);
+  EXPECT_NE(find("b"), first);
+  EXPECT_EQ(made, 2);
+  kept.forget_unused();
+  EXPECT_EQ(find("a"), first) << "it was asked for since the beginning";
+  kept.forget_unused();
+  EXPECT_EQ(find("a"), first) << "it was asked for since";
+  EXPECT_EQ(made, 2);
+  find("b");
+  EXPECT_EQ(made, 3) << "it was not";
+  kept.forget_unused(), kept.forget_unused();
+  EXPECT_NE(find("a"), first);
+  EXPECT_TRUE(test::says(sentence_of([&] { kept.find("a", typeid(float), [] { return nullptr; }); }),
+                         "'a' is kept as another type"));
+  EXPECT_EQ(sentence_of([&] { kept.find("c", typeid(int), [] { return nullptr; }); }),
+            "the maker of 'c' returned null; return an object from Host::keep's maker");
+}
+
+TEST(Hosts, ServeWhatTheyWereGiven) {
+  const auto backend = make_reference_backend();
+  PagePool pool(*backend, 64, 4);
+  ModelInfo target;
+  target.name = "big", target.vocab = 9;
+  Host host(*backend, pool, target, {}, false);
+  const auto kept = [&](Host& h) { return h.keep<int>("k", [] { return std::make_shared<const int>(3); }); };
+  EXPECT_EQ(kept(host), kept(host));
+  EXPECT_TRUE(test::says(sentence_of([&] { host.target_model(); }), "does not offer its target, big, to drafters"));
+  EXPECT_TRUE(test::says(sentence_of([&] { host.ends(); }), "of the target big", "nothing serves them yet"));
+  EXPECT_EQ(sentence_of([&] { host.load({"a/b"}); }), "this engine was given no way to load the model 'a/b'");
+  for (const auto& make :
+       {std::function([&] { host.drafter({{"name", "x"}}); }), std::function([&] { host.verifier({{"name", "x"}}); })})
+    EXPECT_TRUE(test::says(sentence_of(make), "this engine was given no way to make another"));
+}
+
+TEST(Round, ChildrenAreThoseOfTheNodeWithoutAbsentOnes) {
+  Round r;
+  r.parents = {-1, 0, 0, 1, 0, 2};
+  r.tokens = {0, 3, -1, 0, 0, 1};
+  EXPECT_EQ(r.nodes(), 6);
+  EXPECT_EQ(r.children(0), (std::vector<int>{1, 4}));
+  EXPECT_EQ(r.children(1), (std::vector<int>{3}));
+  EXPECT_EQ(r.children(2), (std::vector<int>{5}));
+  EXPECT_EQ(r.children(5), std::vector<int>{});
+}
+
+}  // namespace
+}  // namespace foretoken::testing

@@ -1,0 +1,43 @@
+// Which instructions of this machine the cpu backend has.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include <gtest/gtest.h>
+
+#include "kernels/backend.h"
+#include "tests/support/sentence.h"
+
+namespace foretoken::testing {
+namespace {
+
+// As the system lists them.
+TEST(Instructions, are_those_of_the_processor_best_first) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t at = text.find("\nflags");
+  if (at == text.npos) GTEST_SKIP() << "no list of the processor's instructions";
+  const std::string flags = text.substr(at, text.find('\n', at + 1) - at) + " ";
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::ranges::all_of(names, [&](const std::string& n) { return flags.find(" " + n + " ") != flags.npos; });
+  };
+  const std::vector<std::string> found = cpu_instructions();
+  std::vector<std::string> expected;
+  const bool avx2 = has({"avx2", "fma"}), avx512 = avx2 && has({"avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+             vnni = avx512 && has({"avx512_vnni"}), dots = vnni && has({"avx512_bf16"});
+  if (!found.empty() && found[0] == "amx") expected.push_back("amx");  // where the system lets a process have tiles
+  if (dots) expected.push_back("avx512bf16");
+  if (vnni) expected.push_back("avx512vnni");
+  if (avx512) expected.push_back("avx512");
+  if (avx2) expected.push_back("avx2");
+  expected.push_back("scalar");
+  EXPECT_EQ(found, expected);
+  EXPECT_TRUE(dots || found[0] != "amx");
+}
+
+TEST(Instructions, unknown_ones_are_refused_by_name) {
+  EXPECT_TRUE(test::says(test::sentence_of([] { make_cpu_backend(1, "mmx"); }), "mmx", "scalar"));
+}
+
+}  // namespace
+}  // namespace foretoken::testing

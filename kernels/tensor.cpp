@@ -1,7 +1,9 @@
 #include "kernels/tensor.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
-#include <new>
+#include <memory>
 
 #include <sys/mman.h>
 
@@ -40,17 +42,46 @@ Tensor::Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype
   if (row_stride_ < 0) row_stride_ = shape.rank() > 0 && shape[0] > 0 ? shape.elements() / shape[0] : 1;
 }
 
-Tensor Tensor::host(Shape shape, DType dtype) {
-  constexpr std::size_t kHuge = 2 << 20;
-  const std::size_t wanted = std::size_t(shape.elements() * size_of(dtype)), grain = wanted >= 2 * kHuge ? kHuge : 64;
-  const std::size_t bytes = (wanted + grain - 1) / grain * grain;
-  void* p = std::aligned_alloc(grain, bytes ? bytes : 64);
-  if (p && grain == kHuge)
-    (void)madvise(p, bytes, MADV_HUGEPAGE);  // a page fault for 2 MiB instead of 4 KiB, where the system has such pages
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+// `bytes` bytes at a multiple of `grain`.
+std::shared_ptr<void> aligned(std::size_t bytes, std::size_t grain) {
+  void* const p = std::aligned_alloc(grain, bytes);
   if (!p)
     throw Error("out of memory: could not allocate " + std::to_string(bytes) +
                 " bytes on the host; use a smaller batch or pool");
-  return Tensor(std::shared_ptr<void>(p, std::free), p, shape, dtype);
+  return {p, std::free};
+}
+
+// The same of a few bytes, in one allocation with the count of owners: steps of small models make thousands a second,
+// and what is asked for aligned comes from no cache of the C library.
+template <std::size_t bytes> std::shared_ptr<void> small() {
+  struct Room {
+    Room() {}  // uninitialised
+    std::byte bytes_and_slack[bytes + kLine];
+  };
+  const auto room = std::make_shared<Room>();
+  void* at = room->bytes_and_slack;
+  std::size_t space = sizeof room->bytes_and_slack;
+  return {room, std::align(kLine, bytes, at, space)};
+}
+
+}  // namespace
+
+Tensor Tensor::host(Shape shape, DType dtype) {
+  constexpr std::size_t kHuge = 2 << 20;
+  const std::size_t wanted = std::size_t(shape.elements() * size_of(dtype)),
+                    grain = wanted >= 2 * kHuge ? kHuge : kLine;
+  const std::size_t bytes = std::max((wanted + grain - 1) / grain * grain, kLine);
+  const std::shared_ptr<void> owner = bytes == kLine        ? small<kLine>()
+                                      : bytes <= 4 * kLine  ? small<4 * kLine>()
+                                      : bytes <= 12 * kLine ? small<12 * kLine>()
+                                                            : aligned(bytes, grain);
+  if (grain == kHuge)  // a page fault for 2 MiB instead of 4 KiB, where the system has such pages
+    (void)madvise(owner.get(), bytes, MADV_HUGEPAGE);
+  return Tensor(owner, owner.get(), shape, dtype);
 }
 
 bool Tensor::dense() const {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/target_distribution.h"
@@ -96,19 +97,25 @@ Finding cut(const Subject& subject, const ExactCase& c) {
   return f;
 }
 
-// An estimate of how many ways `run` takes: those of a few random ones.
-template <class Run> double expected_ways(Enumerator& chance, const Run& run) {
-  constexpr int kProbes = 64;
-  double ways = 0;
-  for (int i = 1; i <= kProbes; ++i) {
-    chance.probe(std::uint64_t(i));
+// Whether `run` surely takes more than `most` ways, by an estimate: the mean of random ones. It is given more of them
+// until it lies three standard errors from the bound. What stays undecided is followed, and then ends at the bound.
+template <class Run> bool surely_more(Enumerator& chance, long most, const Run& run) {
+  constexpr int kFirst = 16, kMost = 1024;
+  constexpr double kErrors = 3, kFarMore = 3;  // a bad estimate is rarely so far off
+  double sum = 0, squares = 0;
+  std::optional<bool> more;
+  for (int n = 1; !more && n <= kMost; ++n) {
+    chance.probe(std::uint64_t(n));
     (void)run();
-    ways += chance.ways() / kProbes;
+    sum += chance.ways(), squares += chance.ways() * chance.ways();
+    if (n < kFirst || (n & (n - 1)) != 0) continue;  // it looks at 16, 32, 64, ...
+    const double mean = sum / n, error = std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1));
+    if (std::abs(mean - double(most)) > kErrors * error || n == kMost)
+      more = mean > double(most) * (n < kMost ? 1 : kFarMore);
   }
   chance.probe(0);
-  return ways;
+  return *more;
 }
-constexpr double kSurelyMore = 3;  // the estimate is rarely so far off
 
 }  // namespace
 
@@ -133,7 +140,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   try {
     const auto run = [&] { return run_scenario(subject, scenario, *backend, models, requests); };
     const bool may_cut = c.most_ways > 0 && c.tokens > c.least;
-    if (may_cut && expected_ways(chance, run) > kSurelyMore * double(c.most_ways)) return cut(subject, c);
+    if (may_cut && surely_more(chance, c.most_ways, run)) return cut(subject, c);
     do {
       if (may_cut && chance.paths() > c.most_ways) return cut(subject, c);
       RunOutcome outcome = run();

@@ -1,5 +1,6 @@
 #include "framework/components/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/text/json_file.h"
@@ -22,10 +23,11 @@ bool fits(const nlohmann::json& value, const Option& o) {
 
 // The model that the option `o` names, with the parts that other options give.
 ModelChoice model_of(const nlohmann::json& config, const Option& o, const std::vector<Option>& options) {
-  std::map<std::string, nlohmann::json> parts{{"shape", {}}, {"dtype", "auto"}, {"kv_dtype", "target"}};
+  nlohmann::json shape, dtype = "auto", kv_dtype = "target";
   for (const Option& part : options)
-    if (part.of == o.name) parts[part.type] = config.value(part.name, part.standard);
-  return ModelChoice::read(config.at(o.name), parts["shape"], parts["dtype"], parts["kv_dtype"]);
+    if (part.of == o.name)
+      (part.type == "shape" ? shape : part.type == "dtype" ? dtype : kv_dtype) = config.value(part.name, part.standard);
+  return ModelChoice::read(config.at(o.name), shape, dtype, kv_dtype);
 }
 
 // Writes a model into its options in one form for equal choices: what an option of its own holds is not in the model's.
@@ -40,6 +42,16 @@ void spread(ModelChoice choice, const Option& o, const std::vector<Option>& opti
       config[part.name] = std::exchange(choice.dtype, "auto");
   }
   config[o.name] = choice.document();
+}
+
+// The list of what is known is made only for a key that is not.
+void expect_known(const std::string& owner, const nlohmann::json& config, const std::vector<Option>& options) {
+  for (auto it = config.begin(); it != config.end(); ++it) {
+    if (it.key() == "name" || std::ranges::find(options, it.key(), &Option::name) != options.end()) continue;
+    std::vector<std::string> known{"name"};
+    for (const Option& o : options) known.push_back(o.name);
+    expect_option(owner, it.key(), known);
+  }
 }
 
 bool names_a_model(const nlohmann::json& config, const Option& o) {
@@ -64,18 +76,17 @@ void nothing_made(const std::string& what, const std::string& name, const std::s
 }
 
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options) {
-  std::vector<std::string> known{"name"};
-  for (const auto& o : options) known.push_back(o.name);
   const std::string owner = what + " '" + config.value("name", "") + "'";
-  for (const auto& [key, value] : config.items()) expect_option(owner, key, known);
+  expect_known(owner, config, options);
   nlohmann::json filled{{"name", config.at("name")}};
   for (const auto& o : options) {
-    filled[o.name] = config.contains(o.name) ? config[o.name] : o.standard;
-    if (fits(filled[o.name], o)) continue;
-    if (!config.contains(o.name))
+    const auto given = config.find(o.name);
+    const nlohmann::json& value = filled[o.name] = given != config.end() ? *given : o.standard;
+    if (fits(value, o)) continue;
+    if (given == config.end())
       throw Error(owner + " needs the option '" + o.name + "' (" + o.type + ": " + o.meaning + ")");
     throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " +
-                shown(filled[o.name]));
+                shown(value));
   }
   try {
     for (const auto& o : options)

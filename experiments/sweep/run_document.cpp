@@ -145,6 +145,20 @@ void expect_judges(const json& run, const Registries& registries) {
   }
 }
 
+// What belongs to an open loop and stands without one, and what an open loop cannot have.
+void expect_loop(const json& run, const std::string& where) {
+  const json& w = run["workload"];
+  for (const std::string key : {"ttft_limit", "tpot_limit"})
+    if (w.contains(key) && !w.contains("rate"))
+      throw Error(where + ": '/workload/" + key +
+                  "' is a limit of requests that arrive at a rate; give '/workload/rate', or leave it out");
+  if (w.contains("rate") && run["sampling"]["samples"] != 1)
+    throw Error(where +
+                ": '/workload/rate' draws the arrival of every request, and samples of a prompt would arrive "
+                "together; leave out '/sampling/samples', or serve each prompt several times with "
+                "'/workload/repeats'");
+}
+
 // A file name, or an object, as an object with all of its keys.
 json complete_trace(const json& given, const Registries& registries) {
   static const std::vector<std::string> known{"file", "dense", "verifiers"};
@@ -185,7 +199,7 @@ json complete_run(const json& document, const Registries& registries, const std:
     } else {
       run[at] = k.standard;
     }
-    if (k.left_out && run[at].is_null()) run.erase(k.pointer.substr(1));
+    if (k.left_out && run[at].is_null()) run[at.parent_pointer()].erase(at.back());
   }
   try {
     complete_target(run["target"]);
@@ -205,6 +219,7 @@ json complete_run(const json& document, const Registries& registries, const std:
   if (run["engine"]["step_rows"] != 0 && run["engine"]["step_rows"] < run["engine"]["batch"])
     throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
                 run["engine"]["batch"].dump() + " or more, or leave it out");
+  expect_loop(run, where);
   return run;
 }
 

@@ -75,7 +75,7 @@ json component_config(const std::string& text, const std::string& option) {
 
 void add_tables(CLI::App& command, std::vector<std::string>& tables) {
   add_list_option(command, "--tables", tables,
-                  "which of main, theory, positions, categories, latency, phases, memory, best (default: all)");
+                  "which of main, theory, positions, categories, load, latency, phases, memory, best (default: all)");
 }
 
 bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {

@@ -181,7 +181,10 @@ std::string verdict(const std::vector<RunPair>& pairs, const Ratios& ratios) {
          std::to_string(slower) + ", no clear difference " + std::to_string(same) +
          (open ? ", not comparable " + std::to_string(open) : "") +
          (failed ? ", failed " + std::to_string(failed) : "") + "." +
-         (open ? " Not comparable: other prompts, or one alternation, which does not say how the machine varies." : "");
+         (open ? " Not comparable: other prompts, one alternation, which does not say how the machine varies, or an "
+                 "open loop, "
+                 "which has no speedup."
+               : "");
 }
 
 std::string origin_of(const std::vector<Summary>& side) {

@@ -41,10 +41,11 @@ void add_requests(const json& measure, int repeat, Prompts& side, Experiment& e)
     if (request.contains("category") && request["category"].is_string()) e.category[prompt] = request["category"];
     if (failed(request)) e.failed.insert(prompt);
   }
-  const double seconds = measure.at("seconds").get<double>();
-  if (std::abs(shares - seconds) > 0.01 * seconds + 1e-6)
+  const double seconds = measure.at("seconds").get<double>(), idle = measure.value("idle_seconds", 0.0);
+  if (std::abs(shares + idle - seconds) > 0.01 * seconds + 1e-6)
     throw Error("the requests' shares of the time add up to " + std::to_string(shares) + " s, not to the " +
-                std::to_string(seconds) + " s measured");
+                std::to_string(seconds) + " s measured" +
+                (idle > 0 ? ", of which " + std::to_string(idle) + " s were idle" : ""));
 }
 
 }  // namespace

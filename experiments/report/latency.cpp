@@ -1,14 +1,11 @@
 #include "experiments/report/latency.h"
 
 #include <algorithm>
-#include <limits>
-#include <vector>
 
 #include "experiments/report/statistics.h"
 #include "experiments/report/time_counts.h"
 
 namespace foretoken {
-namespace {
 
 using nlohmann::json;
 
@@ -16,8 +13,6 @@ Quantiles quantiles_of(std::vector<double> seconds) {
   std::ranges::sort(seconds);
   return {1000 * quantile(seconds, 0.5), 1000 * quantile(seconds, 0.9), 1000 * quantile(seconds, 0.99)};
 }
-
-}  // namespace
 
 LatencyFigures latency_of(const json& repeats, const char* side, const std::set<int>& left_out) {
   std::vector<double> ttft, tpot, whole;

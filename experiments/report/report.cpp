@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::string> kTables = {"main",    "theory", "positions", "categories",
+const std::vector<std::string> kTables = {"main",    "theory", "positions", "categories", "load",
                                           "latency", "phases", "memory",    "best"};
 
 std::string joined(const std::vector<std::string>& words) {
@@ -48,6 +48,7 @@ Table csv_table(const View& view, const ShowOptions& options) {
   if (name == "theory") return theory_table(view);
   if (name == "positions") return every_position_table(view);
   if (name == "categories") return category_table(view, false);
+  if (name == "load") return every_load_table(view);
   if (name == "latency") return latency_table(view);
   if (name == "memory") return memory_table(view);
   return name == "phases" ? phase_table(view) : best_table(view);
@@ -115,6 +116,8 @@ std::vector<Table> shown_tables(const View& view, const std::vector<std::string>
       for (Table& table : position_tables(view))
         if (table.columns.size() > view.columns().size()) tables.push_back(std::move(table));
     if (name == "categories") tables.push_back(category_table(view, true));
+    if (name == "load")
+      for (Table& table : load_tables(view)) tables.push_back(std::move(table));
     if (name == "latency") tables.push_back(latency_table(view));
     if (name == "phases") tables.push_back(phase_table(view));
     if (name == "memory") tables.push_back(memory_table(view));

@@ -10,8 +10,8 @@ namespace foretoken {
 
 struct ShowOptions {
   std::string format = "terminal";  // terminal, markdown, csv, json
-  // main, theory, positions, categories, latency, phases, memory, best; empty: all of them (csv, which holds one table:
-  // main with every figure)
+  // main, theory, positions, categories, load, latency, phases, memory, best; empty: all of them (csv, which holds one
+  // table: main with every figure)
   std::vector<std::string> tables;
   int width = 118;  // columns of the terminal; 0: no terminal, nothing is cut
 };

@@ -198,6 +198,7 @@ Experiment read_line(const json& line, Summary& summary) {
   summary.left_out = int(experiment.failed.size());
   summary.speculative = summarize_side(repeats, "speculative", experiment.failed);
   summary.baseline = summarize_side(repeats, "baseline", experiment.failed);
+  summary.load = load_of(line.at("run"), repeats, experiment.failed);
   summary.histogram = sum_of(repeats, "histogram");
   summary.positions = positions_of(repeats, summary.speculative.rounds, experiment);
   if (summary.left_out > 0) summary.histogram.clear(), summary.positions.clear();
@@ -261,6 +262,7 @@ Summary summarize(const json& line) {
   summary.from_cache =
       summary.left_out > 0 ? std::numeric_limits<double>::quiet_NaN() : divide(side.prefix_rows, side.prompt_tokens);
   summary.theory = theory_of(summary);
+  if (summary.load) leave_out_capped(summary);
   return summary;
 }
 

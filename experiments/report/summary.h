@@ -2,11 +2,13 @@
 // over requests and repeats; figures per prompt are listed and never averaged. This module must not know how a figure
 // is shown, nor how a result was measured.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/load.h"
 #include "experiments/report/statistics.h"
 #include "framework/components/step_report.h"
 
@@ -50,17 +52,12 @@ struct MemoryFigures {
   double total() const { return target_weights + draft_weights + cache + scratch; }
 };
 
-// Milliseconds that 50, 90 and 99 of 100 do not exceed; NaN where the line does not say.
-struct Quantiles {
-  double p50 = 0, p90 = 0, p99 = 0;
-};
-
-// What requests waited for, as serving benchmarks print it. Closed loop: a request is submitted when a place is free.
+// What requests waited for, as serving benchmarks print it. In a closed loop a request arrives when a place is free.
 struct LatencyFigures {
-  Quantiles ttft;   // from submission to the first token
+  Quantiles ttft;   // from the arrival to the first token
   Quantiles tpot;   // a request's time after its first round / the tokens after it
   Quantiles gap;    // between a request's rounds: what a reader of the stream waits ("inter-token latency" of vLLM)
-  Quantiles whole;  // from submission to the end
+  Quantiles whole;  // from the arrival to the end
 };
 
 // One side of a run (speculation, or its baseline), over all repeats. Where requests failed, their prompts are in no
@@ -128,6 +125,7 @@ struct Summary {
   bool alternations_differ = false;
   SideFigures speculative, baseline;
   TheoryFigures theory;
+  std::optional<Load> load;                // of an open loop: then no speedup is known but that of decoding
   std::vector<double> histogram;           // rounds that accepted 0, 1, 2, ...; empty where prompts are left out
   std::vector<PositionFigures> positions;  // likewise
   std::vector<CategoryFigures> categories;
@@ -156,6 +154,7 @@ std::vector<std::string> damages_of(const std::vector<nlohmann::json>& lines);
 nlohmann::json to_json(const Summary& summary);
 nlohmann::json to_json(const Interval& interval);
 nlohmann::json to_json(const MemoryFigures& memory);
+nlohmann::json to_json(const Quantiles& quantiles);
 // null where it is not finite, since JSON has no NaN.
 nlohmann::json finite(double x);
 

@@ -18,15 +18,11 @@ json phases_json(const Phases& phases) {
           {"total", phases.total}};
 }
 
-json quantiles_json(const Quantiles& q) {
-  return {{"p50", finite(q.p50)}, {"p90", finite(q.p90)}, {"p99", finite(q.p99)}};
-}
-
 json latency_json(const LatencyFigures& latency) {
-  return {{"ttft", quantiles_json(latency.ttft)},
-          {"tpot", quantiles_json(latency.tpot)},
-          {"gap", quantiles_json(latency.gap)},
-          {"whole", quantiles_json(latency.whole)}};
+  return {{"ttft", to_json(latency.ttft)},
+          {"tpot", to_json(latency.tpot)},
+          {"gap", to_json(latency.gap)},
+          {"whole", to_json(latency.whole)}};
 }
 
 json side_json(const SideFigures& side) {
@@ -96,6 +92,8 @@ json lists_json(const Summary& summary) {
 
 json finite(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
 
+json to_json(const Quantiles& q) { return {{"p50", finite(q.p50)}, {"p90", finite(q.p90)}, {"p99", finite(q.p99)}}; }
+
 json to_json(const MemoryFigures& memory) {
   return {{"target_weights", finite(memory.target_weights)},
           {"draft_weights", finite(memory.draft_weights)},
@@ -136,6 +134,7 @@ json to_json(const Summary& summary) {
                   {"speculative", side_json(summary.speculative)},
                   {"baseline", side_json(summary.baseline)},
                   {"theory", theory_json(summary.theory)},
+                  {"load", to_json(summary.load)},
                   {"histogram", summary.histogram}};
   figures.update(lists_json(summary));
   found["figures"] = std::move(figures);

@@ -33,6 +33,7 @@ std::string notes_of(const Summary& s) {
     if (!text.empty()) found += (found.empty() ? "" : ", ") + text;
   };
   if (s.failed_requests > 0) note(std::to_string(s.failed_requests) + " failed");
+  if (s.load) note("open loop");
   note(standing(s.speedup));
   if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
   if (s.speculative.cut > 0) note("cut");
@@ -91,7 +92,8 @@ Table main_table(const View& view) {
         "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
         "of rows or pages; alternations differ: a side did not do the same again though its draws were equal; short: "
         "places "
-        "were all taken for less than three quarters of the time",
+        "were all taken for less than three quarters of the time; open loop: requests arrive at a rate, which caps "
+        "tok/s, so there is no speedup (table load)",
         Kind::text, true}});
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {

@@ -64,6 +64,10 @@ std::vector<Table> position_tables(const View& view);
 Table category_table(const View& view, bool fastest_alone);
 Table phase_table(const View& view);
 Table latency_table(const View& view);
+// Of runs with a rate: throughput and latency of both sides, goodput, and the greatest rate that is served within the
+// limits; the second for CSV, with the figures of the first two.
+std::vector<Table> load_tables(const View& view);
+Table every_load_table(const View& view);
 // Runs whose lines say what memory they took.
 Table memory_table(const View& view);
 

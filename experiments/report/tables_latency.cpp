@@ -11,7 +11,9 @@ Table latency_table(const View& view) {
   table.columns = view.columns();
   const std::vector<Column> columns = {
       {"side", "side", "with speculation, or plain decoding", Kind::text},
-      {"ttft 50", "ttft_p50", "from a request's submission to its first token: what 50, 90, 99 of 100 do not exceed"},
+      {"ttft 50", "ttft_p50",
+       "from a request's arrival (in a closed loop: when a place is free) to its first token: what 50, 90, 99 of 100 "
+       "do not exceed"},
       {"90", "ttft_p90", ""},
       {"99", "ttft_p99", ""},
       {"tpot 50", "tpot_p50", "a request's time after its first round / the tokens after it"},
@@ -19,7 +21,7 @@ Table latency_table(const View& view) {
       {"gap 50", "gap_p50", "between the rounds of a request, which deliver one or more tokens; within 1 %"},
       {"90", "gap_p90", ""},
       {"99", "gap_p99", ""},
-      {"whole 50", "whole_p50", "from a request's submission to its end"},
+      {"whole 50", "whole_p50", "from a request's arrival to its end"},
       {"99", "whole_p99", ""}};
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
   for (std::size_t i = 0; i < view.cells.size(); ++i) {

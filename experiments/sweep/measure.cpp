@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
 
-#include "experiments/report/statistics.h"
 #include "experiments/report/time_counts.h"
 #include "experiments/sweep/conversations.h"
 #include "experiments/sweep/engine_memory.h"
 #include "experiments/sweep/step_counts.h"
+#include "experiments/sweep/stops.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -21,32 +20,8 @@ using nlohmann::json;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = Loop::Clock;
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
-
-// Seconds of all processors that this process used.
-double processor_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
-
-// A process that was stopped (a suspended machine, Ctrl-Z) measures time that was not its own: steps in which it used
-// hardly any processor, for far longer than steps take.
-class Stops {
- public:
-  void step(double wall, double processor) { steps_.push_back({wall, processor}); }
-  // Processors are busy for about the same share of every step: one in which they were for far less was not ours.
-  double seconds() const {
-    constexpr double kLeast = 0.1, kBusy = 0.25;
-    std::vector<double> busy;
-    for (const auto& [wall, processor] : steps_) busy.push_back(processor / wall);
-    const double usual = median(std::move(busy));
-    double sum = 0;
-    for (const auto& [wall, processor] : steps_)
-      if (const double lost = wall - processor / usual; lost > kLeast && processor < kBusy * usual * wall) sum += lost;
-    return sum;
-  }
-
- private:
-  std::vector<std::pair<double, double>> steps_;
-};
 
 struct Service {
   Clock::time_point submitted, first, last, finished;
@@ -55,7 +30,8 @@ struct Service {
   std::vector<long> tested_at, accepted_at;
   long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
   std::optional<double> log_probability;  // of its output, if requested
-  bool started = false;
+  double queued = 0;                      // from the arrival to its first step
+  bool placed = false, started = false;
   Finish finish = Finish::running;
   std::string failure;
 };
@@ -104,19 +80,21 @@ json to_json(const Phases& p) {
 // Sums the reports of the steps.
 class Books {
  public:
-  Books(const std::vector<Job>& jobs, int at_once)
+  Books(const std::vector<Job>& jobs, const Loop& loop)
       : jobs_(jobs),
+        loop_(loop),
         services_(jobs.size()),
         texts_(jobs.size()),
-        first_requests_(std::min(jobs.size(), std::size_t(at_once))),
+        first_requests_(std::min(jobs.size(), std::size_t(loop.places()))),
         to_start_(first_requests_) {}
 
   // Whether the requests that came first, as many as there are places, have all emitted.
   bool filled() const { return to_start_ == 0; }
 
-  void submitted(std::size_t job, SequenceId id, std::size_t prompt_tokens) {
+  // `arrived`: what its times count from.
+  void submitted(std::size_t job, SequenceId id, std::size_t prompt_tokens, Clock::time_point arrived) {
     job_of_[id] = job;
-    services_[job].submitted = Clock::now();
+    services_[job].submitted = arrived;
     services_[job].prompt_tokens = long(prompt_tokens);
   }
 
@@ -131,6 +109,9 @@ class Books {
 
   std::size_t job_of(SequenceId id) const { return job_of_.at(id); }
 
+  // Nothing was running; it woke up so late for the next arrival.
+  void slept(double wall, double late) { idle_seconds_ += wall, stops_.woke(late); }
+
   // `steady`: all places were taken, by requests of which the first ones had emitted.
   void step(const StepReport& report, double wall, double processor, bool steady) {
     const auto now = Clock::now();
@@ -141,6 +122,7 @@ class Books {
     add_time(report);
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
+      if (!std::exchange(s.placed, true)) s.queued = std::max(0.0, seconds(now - s.submitted) - wall);
       s.share += wall / double(report.sequences.size());
       if (steady) s.steady_share += wall / double(report.sequences.size());
       if (!r.judged) continue;
@@ -192,6 +174,7 @@ class Books {
                  {"requests", json::array()}};
     for (const auto& [rows, steps] : steps_of_rows_) measure["steps_of_rows"].push_back(to_json(rows, steps));
     for (std::size_t i = 0; i < services_.size(); ++i) measure["requests"].push_back(to_json(jobs_[i], services_[i]));
+    if (loop_.open()) add_arrivals(measure);
     for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens"}) {
       long total = 0;
       for (const json& r : measure["requests"]) total += r[key].get<long>();
@@ -203,6 +186,12 @@ class Books {
   }
 
  private:
+  void add_arrivals(json& measure) const {
+    measure["idle_seconds"] = idle_seconds_;
+    for (std::size_t i = 0; i < services_.size(); ++i)
+      measure["requests"][i].update({{"arrival", seconds(loop_.arrival(i))}, {"queued", services_[i].queued}});
+  }
+
   void start(std::size_t job, Clock::time_point now) {
     Service& s = services_[job];
     s.started = true, s.first = now, s.first_tokens = s.tokens;
@@ -222,6 +211,7 @@ class Books {
   }
 
   const std::vector<Job>& jobs_;
+  const Loop& loop_;
   std::vector<Service> services_;
   std::vector<std::vector<Token>> texts_;
   std::unordered_map<SequenceId, std::size_t> job_of_;
@@ -229,7 +219,7 @@ class Books {
   Phases phases_;
   Stops stops_;
   TimeCounts gaps_;  // between a request's rounds
-  double steady_seconds_ = 0;
+  double steady_seconds_ = 0, idle_seconds_ = 0;
   long steady_steps_ = 0;
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
   ChildCounts children_;
@@ -252,39 +242,46 @@ SequenceId submit(Engine& engine, const Job& job, std::vector<Token> prompt, Seq
 
 }  // namespace
 
-Measured measure(Engine& engine, const std::vector<Job>& jobs, int at_once,
+Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
                  const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
-  Books books(jobs, at_once);
+  Books books(jobs, loop);
   EngineMemory memory(engine);
   std::vector<SequenceId> ids(jobs.size());
   Conversations waiting(jobs);
-  std::size_t running = 0;
+  std::size_t submitted = 0;  // or left out
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
+  const auto tell = [&] { after_step(double(books.finished()) / double(jobs.size())); };
   const auto start = Clock::now();
+  const auto arrival = [&](std::size_t i) { return start + loop.arrival(i); };
   auto last = start;
   double processor = processor_seconds();
   while (books.finished() < jobs.size()) {
-    for (; waiting.ready() && running < std::size_t(at_once); ++running) {
+    for (; waiting.ready() && loop.due(submitted, books.finished(), Clock::now() - start); ++submitted) {
       const std::size_t next = waiting.next();
       const int first = jobs[next].first;
       std::vector<Token> prompt = waiting.prompt(next);
       const std::size_t tokens = prompt.size();
       ids[next] = submit(engine, jobs[next], std::move(prompt), first >= 0 ? ids[std::size_t(first)] : 0);
-      books.submitted(next, ids[next], tokens);
+      books.submitted(next, ids[next], tokens, loop.open() ? arrival(next) : Clock::now());
+    }
+    if (engine.idle()) {
+      sleep_until(arrival(submitted), tell);
+      const auto now = Clock::now();
+      books.slept(seconds(now - std::exchange(last, now)), seconds(now - arrival(submitted)));
+      processor = processor_seconds();
+      continue;
     }
     const bool filled = books.filled();
     const StepReport report = engine.step();
-    const bool steady = filled && report.sequences.size() == std::size_t(at_once);  // none waits for pages
+    const bool steady = filled && report.sequences.size() == std::size_t(loop.places());  // none waits for pages
     const auto now = Clock::now();
     const double used = processor_seconds();
     books.step(report, seconds(now - std::exchange(last, now)), used - std::exchange(processor, used), steady);
-    for (const Sequence& q : report.finished) {
-      --running;
-      for (const std::size_t job : waiting.ended(books.job_of(q.id), q)) books.left_out(job);
-    }
+    for (const Sequence& q : report.finished)
+      for (const std::size_t job : waiting.ended(books.job_of(q.id), q)) books.left_out(job), ++submitted;
     memory.step(report);
     watch(report);
-    after_step(double(books.finished()) / double(jobs.size()));
+    tell();
   }
   // Until the last step ended, as the requests' shares are: what follows it is bookkeeping.
   Measured found = books.close(seconds(last - start), engine.target().cache().prefix_rows_reused() - prefix_before);

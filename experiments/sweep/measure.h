@@ -1,7 +1,7 @@
-// Serves one workload with one engine and records the MEASURE of a result line. A request arrives when another ends
-// (closed loop), so latencies include no queueing; the turns of a conversation follow one another. Two windows are
-// measured: end to end, and steady, from when the first requests have all emitted until the last ones leave places
-// empty.
+// Serves one workload with one engine and records the MEASURE of a result line. In a closed loop a request arrives when
+// another ends, so latencies include no queueing; in an open loop it arrives at a time of its own, from which its
+// latencies count, and time in which nothing runs is idle. The turns of a conversation follow one another. Two windows
+// are measured: end to end, and steady, while all places are taken, from when the first requests have all emitted.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/sweep/arrivals.h"
 #include "framework/engine/engine.h"
 
 namespace foretoken {
@@ -29,10 +30,11 @@ struct Measured {
   std::vector<std::string> failures;      // why a request failed, in the order of the jobs; empty: it did not fail
 };
 
-// `at_once`: concurrent requests. `after_step` is called with the share of jobs that are done; it may throw to stop.
+// `loop`: how many requests run at once, and when they arrive. `after_step` is called with the share of jobs that are
+// done; it may throw to stop.
 // `watch` is called with the report of every step.
 Measured measure(
-    Engine& engine, const std::vector<Job>& jobs, int at_once, const std::function<void(double)>& after_step,
+    Engine& engine, const std::vector<Job>& jobs, const Loop& loop, const std::function<void(double)>& after_step,
     const std::function<void(const StepReport&)>& watch = [](const StepReport&) {});
 
 }  // namespace foretoken

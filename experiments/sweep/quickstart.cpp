@@ -42,7 +42,7 @@ double probe(const json& run, Side side, int tokens, Workbench& bench) {
   jobs.resize(std::min(jobs.size(), std::size_t(2 * kFamilies)));
   const auto engine = bench.engine(run, side, "");
   const auto start = std::chrono::steady_clock::now();
-  measure(*engine, jobs, run.at("engine").at("batch"), [](double) { check_interrupt(); });
+  measure(*engine, jobs, run.at("engine").at("batch").get<int>(), [](double) { check_interrupt(); });
   return since(start) / double(jobs.size());
 }
 

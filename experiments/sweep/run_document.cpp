@@ -145,6 +145,25 @@ void expect_judges(const json& run, const Registries& registries) {
   }
 }
 
+// What belongs to an open loop and stands without one, and what an open loop cannot have.
+void expect_loop(const json& run, const std::string& where) {
+  const json& w = run["workload"];
+  for (const std::string key : {"ttft_limit", "tpot_limit"})
+    if (w.contains(key) && !w.contains("rate"))
+      throw Error(where + ": '/workload/" + key +
+                  "' is a limit of requests that arrive at a rate; give '/workload/rate', or leave it out");
+  if (w.contains("rate") && run["sampling"]["samples"] != 1)
+    throw Error(where +
+                ": '/workload/rate' draws the arrival of every request, and samples of a prompt would arrive "
+                "together; leave out '/sampling/samples', or serve each prompt several times with "
+                "'/workload/repeats'");
+  if (w.contains("rate") && w["turns"] != 1)
+    throw Error(
+        where +
+        ": '/workload/rate' draws the arrival of every request, and a later turn arrives when the one before was "
+        "answered; set '/workload/turns' to 1, or leave out the rate");
+}
+
 // A file name, or an object, as an object with all of its keys.
 json complete_trace(const json& given, const Registries& registries) {
   static const std::vector<std::string> known{"file", "dense", "verifiers"};
@@ -198,7 +217,7 @@ json complete_run(const json& document, const Registries& registries, const std:
     } else {
       run[at] = k.standard;
     }
-    if (k.left_out && run[at].is_null()) run.erase(k.pointer.substr(1));
+    if (k.left_out && run[at].is_null()) run[at.parent_pointer()].erase(at.back());
   }
   try {
     complete_target(run["target"]);
@@ -213,6 +232,7 @@ json complete_run(const json& document, const Registries& registries, const std:
   run["plugins"] = plugins_used(run, registries);
   normalize(run);
   expect_consistent(run, where);
+  expect_loop(run, where);
   return run;
 }
 

@@ -41,6 +41,10 @@ RunKey number(const char* pointer, json standard, double least, double most, con
               bool below = false) {
   return {pointer, "number", standard, meaning, false, false, least, most, {}, above, below};
 }
+// Absent in complete runs that do not give it, so these keep the names that they had before there was this key.
+RunKey added(const char* pointer, double least, double most, const char* meaning, bool above = false) {
+  return {pointer, "number", nullptr, meaning, false, true, least, most, {}, above, false, true};
+}
 RunKey share(const char* pointer, const char* meaning) {
   return {pointer, "number", nullptr, meaning, false, true, 0, 1, {}, true, true};
 }
@@ -170,6 +174,21 @@ std::vector<RunKey> keys_of_workload() {
   };
 }
 
+// When requests arrive.
+std::vector<RunKey> keys_of_arrivals() {
+  return {
+      added("/workload/rate", 0.001, 1e6,
+            "requests that arrive per second, an open loop: a Poisson process, of the same arrivals for both sides; "
+            "null: a request arrives when another ends, a closed loop"),
+      added("/workload/ttft_limit", 0, kMany,
+            "seconds from a request's arrival to its first token that count for goodput, with a rate; null: no limit",
+            true),
+      added("/workload/tpot_limit", 0, kMany,
+            "seconds per token after a request's first round that count for goodput, with a rate; null: no limit",
+            true),
+  };
+}
+
 // How it is measured.
 std::vector<RunKey> keys_of_measure() {
   return {
@@ -250,7 +269,7 @@ std::string range_of(const RunKey& k) {
 const std::vector<RunKey>& run_keys() {
   static const std::vector<RunKey> keys = [] {
     std::vector<RunKey> all = keys_of_models_and_sampling();
-    for (const auto& more : {keys_of_engine(), keys_of_workload(), keys_of_measure()})
+    for (const auto& more : {keys_of_engine(), keys_of_workload(), keys_of_arrivals(), keys_of_measure()})
       std::ranges::copy(more, std::back_inserter(all));
     return all;
   }();

@@ -7,6 +7,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "experiments/report/load.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
@@ -67,8 +68,9 @@ class Alternations {
       : run_(run), bench_(bench), beside_(beside), jobs_(jobs), progress_(progress), shared_(shared) {}
 
   // All alternations, into the line.
-  void measure_all(bool learns, json& line) {
-    SameAgain same(!learns);
+  // `differs`: they need not do the same.
+  void measure_all(bool differs, json& line) {
+    SameAgain same(!differs);
     Agreement agreement;
     line["repeats"] = json::array(), line["thrown_away"] = json::array();
     for (int i = 0; i < repeats_ || seconds_since(start_) < wanted_; ++i) {
@@ -106,7 +108,7 @@ class Alternations {
   Taken one(Side side, int i, int k) {
     const auto once = [&] {
       const auto engine = bench_.engine(run_, side, beside_);
-      return measure(*engine, jobs_, run_["engine"]["batch"], [&](double part) {
+      return measure(*engine, jobs_, loop_of(run_, jobs_.size(), i), [&](double part) {
         check_interrupt();
         const double share = (i + (k + part) / 2) / repeats_;
         progress_(wanted_ > 0 ? std::min(share, seconds_since(start_) / wanted_) : share);
@@ -150,7 +152,9 @@ void fill(const Run& run, Workbench& bench, const std::filesystem::path& beside,
   if (shared) line["shared_baseline"] = true;
   warm_up(run.document, bench, beside, jobs, !shared || !shared->known(run.document));
   if (run.document.contains("trace")) record_trace(trace_file(run), line, jobs, bench, beside);
-  Alternations(run.document, bench, beside, jobs, progress, shared).measure_all(learning, line);
+  // In an open loop times decide which requests share a step, so what is cut and what a policy sees may differ.
+  const bool differs = learning || rate_of(run.document);
+  Alternations(run.document, bench, beside, jobs, progress, shared).measure_all(differs, line);
   if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
   line["machine"] =
       machine_of(bench.backend(run.document["engine"]));  // with what the device measured of itself meanwhile

@@ -74,6 +74,29 @@ tests["an interval without bounds says so"] = () => {
   assert.strictEqual(intervalText({value: 1.5, low: 1, high: 2}), "1.500 [1.000, 2.000]");
 };
 
+tests["latency over the rate is drawn of both sides"] = () => {
+  const rated = (drafter, rate, ttft) => {
+    const latency = ms => ({latency_ms: {ttft: {p90: ms}}}), side = overloaded => ({served: rate / 2, overloaded});
+    const found = run(drafter, rate, 2, null);
+    found.figures = {...found.figures, speculative: latency(ttft), baseline: latency(3 * ttft),
+                     load: {rate, speculative: side(rate > 4), baseline: side(true)}};
+    return found;
+  };
+  const axes = AXES.map(axis => axis.pointer === "/engine/batch" ? {...axis, pointer: "/workload/rate"} : axis);
+  const runs = [rated("a", 8, 40), rated("a", 2, 10), rated("b", 2, 20)];
+  const {panels, names} = latencyOverRate({axes, runs}, runs, "ttft", "p90");
+  assert.deepStrictEqual(names.map(entry => entry.name), ["plain decoding", "a", "b"]);
+  assert.strictEqual(panels.length, 1);
+  const [plain, a, b] = panels[0].series.map(series => series.points.map(p => [p.x, p.y]));
+  assert.deepStrictEqual(plain, [[2, 45], [8, 120]], "the median of the baselines of a rate");
+  assert.deepStrictEqual(a, [[2, 10], [8, 40]]);
+  assert.deepStrictEqual(b, [[2, 20]]);
+  assert.deepStrictEqual(panels[0].series[1].points.map(p => p.text[2]),
+                         ["1.00 of 2 requests/s served", "4.00 of 8 requests/s served, overload"]);
+  assert.deepStrictEqual(withSpeedup(runs), []);
+  assert.deepStrictEqual(latencyOverRate(PAYLOAD, RUNS, "ttft", "p90").panels, [], "closed loops have no rate");
+};
+
 tests["positions are those of the longest drafts"] = () => {
   const at = (position, rate) => ({position, rate, reached: rate / 2, accepted: 1, tested: 2, drafted: 3});
   const runs = [run("a", 1, 2, 2), run("a", 1, 4, 1)];

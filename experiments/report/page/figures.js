@@ -60,7 +60,12 @@ function mostOfGroup(runs, figure) {
     group.reduce((best, run) => figure(run) > figure(best) ? run : best));
 }
 
-function measured(runs) { return runs.filter(run => run.figures && finite(run.figures.speedup.value)); }
+function measured(runs) { return runs.filter(run => run.figures); }
+
+// Open loops have no speedup: their rate caps it.
+function withSpeedup(runs) { return measured(runs).filter(run => finite(run.figures.speedup.value)); }
+
+function withLoad(runs) { return measured(runs).filter(run => run.figures.load); }
 
 function intervalText(interval, digits = 3) {
   if (!finite(interval.value)) return "unknown";
@@ -80,7 +85,7 @@ function speedupPoint(run, x) {
 // Speedup over one numeric axis. Over an axis outside the policy only the fastest policy of each group is shown.
 function speedupOver(payload, runs, x) {
   const axes = payload.axes, policy = axes[x].policy;
-  let usable = measured(runs).filter(run => finite(run.values[x]));
+  let usable = withSpeedup(runs).filter(run => finite(run.values[x]));
   if (!policy) usable = mostOfGroup(usable, run => run.figures.speedup.value);
   const conditions = indices(axes, (axis, i) => axis.role === "condition" && i !== x);
   const methods = indices(axes, (axis, i) => axis.role === "method" && i !== x && (policy || !axis.policy));
@@ -155,7 +160,7 @@ function plainSeries(runs, batch) {
 function paretoCurves(payload, runs) {
   const batch = payload.axes.findIndex(axis => axis.pointer === "/engine/batch");
   const conditions = indices(payload.axes, (axis, i) => axis.role === "condition" && i !== batch);
-  const found = panelsOf(payload, measured(runs), conditions,
+  const found = panelsOf(payload, withSpeedup(runs), conditions,
     indices(payload.axes, axis => axis.role === "method" && !axis.policy), same =>
       same.map(run => ratePoint(run, "speculative")).filter(Boolean).map(({x, y, run}) =>
         ({x, y, run, hollow: run.kind !== "exact", text: [runText(run), ...rateText(x, y)]})));
@@ -163,7 +168,42 @@ function paretoCurves(payload, runs) {
   for (const panel of found.panels) {
     for (const series of panel.series) series.line = paretoFront(series.points);
     const first = key(panel.series[0].points[0].run);
-    panel.series.unshift(plainSeries(measured(runs).filter(run => key(run) === first), batch));
+    panel.series.unshift(plainSeries(withSpeedup(runs).filter(run => key(run) === first), batch));
+  }
+  if (found.panels.length > 0) found.names.unshift({name: "plain decoding", colour: "plain"});
+  return found;
+}
+
+// A latency of one side of open loops over the rate, at a quantile: ttft, tpot or whole.
+function latencyPoints(runs, side, name, quantile) {
+  return runs.map(run => {
+    const {rate, [side]: load} = run.figures.load, y = run.figures[side].latency_ms[name][quantile];
+    return {x: rate, y, run, hollow: side === "speculative" && run.kind !== "exact",
+            text: [runText(run), `${name} ${finite(y) ? y.toFixed(2) : "unknown"} ms, ${quantile}`,
+                   `${load.served.toFixed(2)} of ${rate} requests/s served${load.overloaded ? ", overload" : ""}`]};
+  }).filter(point => finite(point.y)).sort((a, b) => a.x - b.x);
+}
+
+// Plain decoding, which each run measured for itself: the median of the runs of one rate.
+function plainLatencies(runs, name, quantile) {
+  const points = grouped(runs, run => run.figures.load.rate).flatMap(([, same]) => {
+    const all = latencyPoints(same, "baseline", name, quantile);
+    if (all.length === 0) return [];
+    const y = median(all.map(point => point.y)), of = all.length > 1 ? `, median of ${all.length} baselines` : "";
+    return [{x: all[0].x, y, text: [`plain decoding${of}`, `${name} ${y.toFixed(2)} ms, ${quantile}`]}];
+  });
+  return {name: "plain decoding", colour: "plain", points: points.sort((a, b) => a.x - b.x)};
+}
+
+function latencyOverRate(payload, runs, name, quantile) {
+  const rate = payload.axes.findIndex(axis => axis.pointer === "/workload/rate");
+  const conditions = indices(payload.axes, (axis, i) => axis.role === "condition" && i !== rate);
+  const found = panelsOf(payload, withLoad(runs), conditions, indices(payload.axes, axis => axis.role === "method"),
+    same => latencyPoints(same, "speculative", name, quantile));
+  const key = keyOf(conditions);
+  for (const panel of found.panels) {
+    const first = key(panel.series[0].points[0].run);
+    panel.series.unshift(plainLatencies(withLoad(runs).filter(run => key(run) === first), name, quantile));
   }
   if (found.panels.length > 0) found.names.unshift({name: "plain decoding", colour: "plain"});
   return found;
@@ -171,7 +211,7 @@ function paretoCurves(payload, runs) {
 
 // Runs with a speedup as rows, for results without a numeric axis.
 function speedupRows(runs) {
-  return measured(runs).map(run => ({label: runText(run), ...speedupPoint(run, run.figures.speedup.value)}));
+  return withSpeedup(runs).map(run => ({label: runText(run), ...speedupPoint(run, run.figures.speedup.value)}));
 }
 
 // The least and the greatest of what is finite, a little wider; of equal numbers an interval around them.

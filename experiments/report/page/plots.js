@@ -33,7 +33,8 @@ function axisTitle(axis) {
 function plottedAxes(payload) {
   const first = ["/policy/length", "/engine/batch", "/sampling/temperature"];
   const rank = i => (first.indexOf(payload.axes[i].pointer) + first.length + 1) % (first.length + 1);
-  const several = i => new Set(payload.runs.map(run => run.values[i]).filter(finite)).size > 1;
+  const runs = withSpeedup(payload.runs);
+  const several = i => new Set(runs.map(run => run.values[i]).filter(finite)).size > 1;
   return indices(payload.axes, axis => axis.numeric).filter(several).sort((a, b) => rank(a) - rank(b));
 }
 
@@ -112,10 +113,33 @@ function plotPareto(payload, runs) {
   return found;
 }
 
+const LATENCIES = [["ttft", "p90", "time to the first token, 90 of 100 requests"],
+                   ["tpot", "p90", "time per token after the first round, 90 of 100 requests"],
+                   ["whole", "p50", "time to the end, median"]];
+
+// The throughput-latency curves of serving papers.
+function plotLoad(payload, runs) {
+  const found = section("load", "Latency over the rate of requests",
+    "Open loops: requests arrive at a rate, at the same times for both sides, and latencies count from the arrival. " +
+    "Below is better, and farther right before the curve rises. Tokens per second cannot exceed what arrives, so " +
+    "there is no speedup.");
+  for (const [name, quantile, title] of LATENCIES) {
+    const figure = latencyOverRate(payload, runs, name, quantile), points = pointsOf(figure);
+    found.append(element("h3", "", title));
+    drawFigure(found, figure, {
+      x: {title: "requests/s that arrive", values: points.map(p => p.x), discrete: true, octaves: true},
+      y: {title: "milliseconds", values: points.map(p => p.y), domain: fromZero(points.map(p => p.y)), octaves: true},
+    });
+  }
+  return found;
+}
+
 // All plots of some runs, in the order of the page.
 function drawPlots(payload, runs) {
-  const axes = plottedAxes(payload);
+  const axes = plottedAxes(payload), open = withLoad(payload.runs).length > 0;
+  const closed = withSpeedup(payload.runs).length > 0 || !open;
   return [...axes.map((axis, i) => plotSpeedupOver(payload, runs, axis, i === 0)),
-          ...(axes.length === 0 ? [plotSpeedupRows(payload, runs)] : []),
-          plotPositions(payload, runs), plotPhases(payload, runs), plotPareto(payload, runs)];
+          ...(axes.length === 0 && closed ? [plotSpeedupRows(payload, runs)] : []),
+          ...(open ? [plotLoad(payload, runs)] : []),
+          plotPositions(payload, runs), plotPhases(payload, runs), ...(closed ? [plotPareto(payload, runs)] : [])];
 }

@@ -211,7 +211,7 @@ TEST(Report, WhatCannotBeShownIsSaid) {
   EXPECT_TRUE(holds(sentence({}, "terminal", {}), "no results"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "html", {}), "terminal, markdown, csv, json"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "terminal", {"phase"}),
-                    "main, theory, positions, categories, latency, phases, "
+                    "main, theory, positions, categories, load, latency, phases, "
                     "memory, best"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "csv", {"main", "best"}), "one table"));
   EXPECT_TRUE(holds(sentence({json{{"a", 1}}}, "terminal", {}), "run document"));

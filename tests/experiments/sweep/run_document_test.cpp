@@ -41,10 +41,11 @@ TEST_F(Documents, DefaultsAreFilledIn) {
   EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}}));
   EXPECT_EQ(run["verifier"]["name"], "speculative_sampling");
   for (const RunKey& k : run_keys())
-    if (!k.required && k.type != "component" && k.pointer != "/trace") {
+    if (k.left_out) {
+      EXPECT_FALSE(run.contains(json::json_pointer(k.pointer))) << k.pointer << ": runs keep the names they had before";
+    } else if (!k.required && k.type != "component") {
       EXPECT_EQ(run.at(json::json_pointer(k.pointer)), k.standard) << k.pointer;
     }
-  EXPECT_FALSE(run.contains("trace")) << "runs without a trace have the names that they had before";
   EXPECT_EQ(complete(run), run) << "a complete run is its own completion";
 }
 
@@ -113,6 +114,21 @@ TEST_F(Documents, RangesAndTypesHold) {
   EXPECT_TRUE(says(refusal("/drafter=3"), "'/drafter' must be component", "`name` and its options"));
   EXPECT_TRUE(says(sentence_of([&] { complete({{"target", {{"model", "m"}}}}); }), "/workload/prompts", "missing"));
   EXPECT_TRUE(says(sentence_of([&] { complete(json::array()); }), "object"));
+}
+
+TEST_F(Documents, AnOpenLoopHasARateAndMayHaveLimits) {
+  for (const char* bad : {"0", "-2", "\"4\"", "[2,4]"})
+    EXPECT_TRUE(says(refusal(std::string("/workload/rate=") + bad), "doc", "'/workload/rate' must be number")) << bad;
+  for (const std::string limit : {"/workload/ttft_limit", "/workload/tpot_limit"})
+    EXPECT_TRUE(says(refusal(limit + "=0.5"), "doc", "'" + limit + "'", "give '/workload/rate'"));
+  least["workload"].update({{"rate", 4.0}, {"ttft_limit", 0.2}, {"tpot_limit", nullptr}});
+  const json workload = complete(least)["workload"];
+  EXPECT_EQ(workload["rate"], 4);
+  EXPECT_EQ(workload["ttft_limit"], 0.2);
+  EXPECT_FALSE(workload.contains("tpot_limit")) << "null is as if it were not there";
+  EXPECT_TRUE(says(refusal("/workload/ttft_limit=0"), "'/workload/ttft_limit'", "> 0"));
+  EXPECT_TRUE(says(refusal("/sampling/samples=2"), "'/workload/rate'", "'/sampling/samples'", "'/workload/repeats'"));
+  EXPECT_TRUE(says(refusal("/workload/rate=null"), "'/workload/ttft_limit'", "give '/workload/rate'"));
 }
 
 TEST_F(Documents, ATemperatureMustHaveAReciprocal) {

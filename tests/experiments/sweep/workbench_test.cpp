@@ -40,7 +40,7 @@ class MadeModels : public testing::Test {
   // The outputs of speculation, by request.
   std::vector<std::vector<Token>> texts(const json& run) {
     const auto engine = bench.engine(run, Side::speculative, "");
-    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"], [](double) {}).texts;
+    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"].get<int>(), [](double) {}).texts;
   }
   json line(const json& run) {
     return measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {});

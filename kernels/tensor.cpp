@@ -45,6 +45,11 @@ Tensor::Tensor(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype
 namespace {
 
 constexpr std::size_t kLine = 64;
+#ifdef __SANITIZE_ADDRESS__  // it sees an access behind a tensor only where the allocation ends with it
+constexpr std::size_t kSmall = 0;
+#else
+constexpr std::size_t kSmall = 12 * kLine;
+#endif
 
 // `bytes` bytes at a multiple of `grain`.
 std::shared_ptr<void> aligned(std::size_t bytes, std::size_t grain) {
@@ -75,10 +80,10 @@ Tensor Tensor::host(Shape shape, DType dtype) {
   const std::size_t wanted = std::size_t(shape.elements() * size_of(dtype)),
                     grain = wanted >= 2 * kHuge ? kHuge : kLine;
   const std::size_t bytes = std::max((wanted + grain - 1) / grain * grain, kLine);
-  const std::shared_ptr<void> owner = bytes == kLine        ? small<kLine>()
-                                      : bytes <= 4 * kLine  ? small<4 * kLine>()
-                                      : bytes <= 12 * kLine ? small<12 * kLine>()
-                                                            : aligned(bytes, grain);
+  const std::shared_ptr<void> owner = bytes > kSmall       ? aligned(bytes, grain)
+                                      : bytes == kLine     ? small<kLine>()
+                                      : bytes <= 4 * kLine ? small<4 * kLine>()
+                                                           : small<12 * kLine>();
   if (grain == kHuge)  // a page fault for 2 MiB instead of 4 KiB, where the system has such pages
     (void)madvise(owner.get(), bytes, MADV_HUGEPAGE);
   return Tensor(owner, owner.get(), shape, dtype);

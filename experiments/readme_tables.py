@@ -1,7 +1,7 @@
-"""Makes the tables of README.md from the committed results.
+"""Makes the tables of README.md and of experiments/results/cpu/README.md from the committed results.
 
     python3 experiments/readme_tables.py             # writes them
-    python3 experiments/readme_tables.py --check     # exit code 1 where README.md has others
+    python3 experiments/readme_tables.py --check     # exit code 1 where a page has others
 
 A table stands between the lines `<!-- table NAME -->` and `<!-- end of table -->`. Figures and intervals of sweeps are
 those of `foretoken show --json`.
@@ -11,9 +11,13 @@ import argparse
 import gzip
 import json
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+import llama_bench
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "experiments" / "results"
@@ -104,27 +108,73 @@ def quickstart(program):
     return table(head, "|---|" + "--:|" * 6 + "---|" * len(batches), rows)
 
 
-TABLES = {"steps": steps, "inflated": inflated, "quickstart": quickstart}
+def peer_lines():
+    """The lines of llama_bench.jsonl, and a sentence that says of what they are."""
+    path = RESULTS / "cpu" / "llama_bench.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if not lines:
+        return [], "Nothing is recorded: `experiments/results/cpu/llama_bench.jsonl` is not there.\n"
+    first = lines[0]
+    return lines, (f"{first['machine']['cpu']}, {first['machine']['instructions']}, {max(x['threads'] for x in lines)} "
+                   f"threads; {first['peer']}; commit {first['commit']}, {first['date'][:10]}; "
+                   f"{len(first['llama_cpp_ms'])} turns:\n\n")
+
+
+def peer(_):
+    """How many times as long llama.cpp's steps of the demo target take."""
+    lines, said = peer_lines()
+    lines = [line for line in lines if line["model"] == "demo"]
+    formats = list(dict.fromkeys((line["dtype"], line["type"]) for line in lines))
+    ratio = {(line["step"], line["dtype"]): llama_bench.shown(line)[2] for line in lines}
+    rows = [(step, *(ratio[step, dtype] for dtype, _ in formats))
+            for step in dict.fromkeys(line["step"] for line in lines)]
+    head = ("step", *(f"{dtype} / {kind}" for dtype, kind in formats))
+    return said + (table(head, "|---|" + "---|" * len(formats), rows) if lines else "")
+
+
+def peer_times(_):
+    """The same with times, bytes and rates, of every model."""
+    lines, said = peer_lines()
+    rows = [(line["model"], f"{line['dtype']} / {line['type']}", line["step"], *llama_bench.shown(line)[:3],
+             *(f"{line[side + '_bytes'] / 1e6:.1f}" for side in ("llama_cpp", "foretoken")),
+             *llama_bench.shown(line)[3:], f"{statistics.median(line['read_bytes_per_second']) / 1e9:.0f}")
+            for line in lines]
+    head = ("model", "format", "step", "llama.cpp, ms", "Foretoken, ms", "ratio", "MB, llama.cpp", "MB, Foretoken",
+            "GB/s, llama.cpp", "GB/s, Foretoken", "memory, GB/s")
+    return said + (table(head, "|---|---|---|---|---|---|" + "--:|" * 5, rows) if lines else "")
+
+
+PAGES = {
+    "README.md": {"steps": steps, "inflated": inflated, "quickstart": quickstart, "peer": peer},
+    "experiments/results/cpu/README.md": {"peer_times": peer_times},
+}
+
+
+def page_of(path, name, tables, program):
+    """The text of a page, and what it should be."""
+    text = path.read_text()
+    places = [found[2] for found in PLACE.finditer(text)]
+    if sorted(places) != sorted(tables):
+        sys.exit(f"readme_tables.py: {path} has places for the tables {', '.join(places) or 'none'}; give each of "
+                 f"{', '.join(tables)} one in {name}, between <!-- table NAME --> and <!-- end of table -->.")
+    return text, PLACE.sub(lambda found: found[1] + tables[found[2]]([program]) + found[4], text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
-    parser.add_argument("--page", type=Path, default=ROOT / "README.md", help="the page (default: README.md)")
+    parser.add_argument("--pages", type=Path, default=ROOT, help="the folder of README.md (default: this repository)")
     parser.add_argument("--program", default=str(ROOT / "foretoken"), help="what shows results (default: ./foretoken)")
     given = parser.parse_args()
-    text = given.page.read_text()
-    places = [found[2] for found in PLACE.finditer(text)]
-    if sorted(places) != sorted(TABLES):
-        sys.exit(f"readme_tables.py: {given.page} has places for the tables {', '.join(places) or 'none'}; give each of "
-                 f"{', '.join(TABLES)} one, between <!-- table NAME --> and <!-- end of table -->.")
-    made = PLACE.sub(lambda found: found[1] + TABLES[found[2]]([given.program]) + found[4], text)
-    if made == text:
-        return
-    if given.check:
-        sys.exit(f"readme_tables.py: {given.page} has other tables than the results give; "
-                 "run python3 experiments/readme_tables.py, and commit what it writes.")
-    given.page.write_text(made)
+    for name, tables in PAGES.items():
+        path = given.pages / name
+        text, made = page_of(path, name, tables, given.program)
+        if made == text:
+            continue
+        if given.check:
+            sys.exit(f"readme_tables.py: {path} has other tables than the results give; "
+                     "run python3 experiments/readme_tables.py, and commit what it writes.")
+        path.write_text(made)
 
 
 if __name__ == "__main__":

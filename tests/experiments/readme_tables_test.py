@@ -1,4 +1,4 @@
-"""The tables of README.md are what experiments/readme_tables.py makes of the committed results."""
+"""The tables of the pages are what experiments/readme_tables.py makes of the committed results."""
 
 import os
 import re
@@ -11,7 +11,8 @@ from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
-README = SOURCE / "README.md"
+PAGES = ("README.md", "experiments/results/cpu/README.md")
+NOTHING = "Nothing is recorded"
 
 
 class ReadmeTables(InFolder):
@@ -21,27 +22,45 @@ class ReadmeTables(InFolder):
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr
 
-    def test_the_tables_of_the_readme_are_those_of_the_results(self):
+    def pages(self):
+        """A folder with copies of the pages."""
+        for name in PAGES:
+            (self.here / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.here / name).write_text((SOURCE / name).read_text())
+        return self.here
+
+    def test_the_tables_of_the_pages_are_those_of_the_results(self):
         self.make("--check")
 
     def test_another_number_is_noticed_and_put_right(self):
-        text = README.read_text()
-        for name in re.findall("<!-- table (.*) -->", text):
-            begin = text.index(f"<!-- table {name} -->")
-            number = list(re.finditer(r"\d\.\d+", text[begin : text.index("<!-- end", begin)]))[-1]
-            at = begin + number.end() - 1
-            wrong = text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :]
-            page = self.write("page.md", wrong)
-            self.assertIn("python3 experiments/readme_tables.py", self.make("--check", "--page", page, code=1))
-            self.assertEqual(Path(page).read_text(), wrong)
-            self.make("--page", page)
-            self.assertEqual(Path(page).read_text(), text)
+        folder = self.pages()
+        for page in map(folder.joinpath, PAGES):
+            text = page.read_text()
+            for name in re.findall("<!-- table (.*) -->", text):
+                begin = text.index(f"<!-- table {name} -->")
+                end = text.index("<!-- end", begin)
+                if text[begin:end].count("\n") == 2 and NOTHING in text[begin:end]:
+                    wrong = text[:begin] + text[begin:].replace(NOTHING, "All", 1)
+                else:
+                    at = [found.end() - 1 for found in re.finditer(r"\d\.\d+", text[begin:end])][-1] + begin
+                    wrong = text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1:]
+                page.write_text(wrong)
+                self.assertIn("python3 experiments/readme_tables.py", self.make("--check", "--pages", folder, code=1))
+                self.assertEqual(page.read_text(), wrong)
+                self.make("--pages", folder)
+                self.assertEqual(page.read_text(), text)
 
     def test_what_is_in_the_way_is_one_sentence(self):
-        page = self.write("page.md", README.read_text().replace("<!-- table steps -->\n", ""))
-        err = self.make("--page", page, code=1)
-        self.assertIn("<!-- table NAME -->", err)
-        self.assertEqual(err.count("\n"), 1, err)
+        folder = self.pages()
+        for name, table in zip(PAGES, ("steps", "peer_times")):
+            page = folder / name
+            text = page.read_text()
+            page.write_text(text.replace(f"<!-- table {table} -->\n", ""))
+            err = self.make("--pages", folder, code=1)
+            self.assertIn(f"{table}", err)
+            self.assertIn("<!-- table NAME -->", err)
+            self.assertEqual(err.count("\n"), 1, err)
+            page.write_text(text)
         self.assertIn("cannot show", self.make("--check", code=1, program="/bin/false"))
 
 

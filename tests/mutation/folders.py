@@ -49,7 +49,7 @@ FOLDERS = (
     folder("verifiers", 90, STEP),
     folder("statistics", 90, ("tests/experiments/report", "tests/experiments/conformance", *STEP),
            *STATISTICS),
-    folder("kernels", 80, KERNELS, without=DISTRIBUTIONS),
+    folder("kernels", 80, (*KERNELS, "tests/framework/components", "tests/verifiers"), without=DISTRIBUTIONS),
     folder("kernels/formats", 80, (*KERNELS, *MODEL), "kernels/formats/*", "kernels/formats/activations/*"),
     folder("kernels/cpu", 80, KERNELS, without=INTRINSICS, flags=("-include", "tests/mutation/vectors.h")),
     folder("kernels/reference", 80, KERNELS, flags=EIGEN),

@@ -89,7 +89,8 @@ TEST(InflatedWeights, GainsAreThoseOfTheSmallModelAndOne) {
     const int small = pair.config.width, large = pair.weights.config().width, constants = extra_tokens > 0 ? 2 : 0;
     for (const std::string name : {"model.norm.weight", "model.layers.0.input_layernorm.weight"}) {
       const Tensor from = converted(pair.checkpoint->tensor(name, {small}), DType::f32);
-      const std::span<const float> have = pair.weights.tensor(name, {large}).values<float>();
+      const Tensor gains = pair.weights.tensor(name, {large});
+      const std::span<const float> have = gains.values<float>();
       for (int i = 0; i < small; ++i)
         EXPECT_FLOAT_EQ(have[std::size_t(i)],
                         float(double(from.data<float>()[i]) * std::sqrt(double(small) / double(large))));

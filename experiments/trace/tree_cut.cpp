@@ -54,17 +54,13 @@ TracedShape shape_of(const Trace& trace) {
       kinds.insert({paths.begin() + 1, paths.end()});
     }
   for (const auto& kind : kinds) shape.nodes.insert(kind.begin(), kind.end());
-  for (const RankPath& path : shape.nodes) {
-    shape.depth = std::max(shape.depth, int(path.size()));
-    shape.chains &= path.back() == 0;
-  }
+  for (const RankPath& path : shape.nodes) shape.depth = std::max(shape.depth, int(path.size()));
   for (const auto& kind : kinds) {
     std::size_t deepest = 0;
     for (const RankPath& path : kind) deepest = std::max(deepest, path.size());
     const auto down_to = std::ranges::count_if(shape.nodes, [&](const RankPath& p) { return p.size() <= deepest; });
     shape.fixed &= std::size_t(down_to) == kind.size();
   }
-  shape.fixed |= shape.chains;
   shape.budget = trace.budget().value_or(Budget{int(shape.nodes.size()) + 1, shape.depth});
   return shape;
 }

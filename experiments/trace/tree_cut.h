@@ -35,7 +35,6 @@ struct TracedShape {
   std::set<RankPath> nodes;  // of any tree
   int depth = 0;
   Budget budget;  // of the policy that drafted them, or what they have where that is not known
-  bool chains = true;
   // Whether every tree has all of these nodes down to its own depth. Else the shape depends on more than the depth, and
   // a smaller budget might have given other nodes.
   bool fixed = true;

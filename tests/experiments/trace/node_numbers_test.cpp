@@ -7,9 +7,9 @@
 
 #include "experiments/trace/path_reach.h"
 #include "framework/components/host.h"
+#include "framework/components/registry.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/sentence.h"
-#include "verifiers/verifiers.h"
 
 namespace foretoken::test {
 namespace {
@@ -48,11 +48,13 @@ class SmallTree : public testing::Test {
     std::copy(verdicts.begin(), verdicts.end(), decided.data<Verdict>());
     return with_trials(trees, [&](const Trials& trials) { return node_numbers(backend, trials, decided); });
   }
-  Reach reach(Entry<Verifier> entry, Drawn how, const std::string& name) {
+  Reach reach(const std::string& name, Drawn how) {
+    Registries registries;
+    register_verifiers(registries);
     PagePool pool(backend, 64, 1);
     const ModelInfo info;
     Host host(backend, pool, info, {}, false);
-    const auto verifier = entry.make({}, host);
+    const auto verifier = registries.verifiers.make({{"name", name}}, host);
     return with_trials({tree(how)},
                        [&](const Trials& trials) { return PathReach().of(backend, trials, *verifier, name).at(0); });
   }
@@ -102,11 +104,11 @@ TEST_F(SmallTree, IsReachedAsTheRulesDecide) {
     EXPECT_NEAR(found[1][0], first, kNear);
     EXPECT_NEAR(found[1][1], second, kNear);
   };
-  expect(reach(speculative_sampling(), Drawn::independent, "a"), 0.25 + 0.75 * 0.5, 0.25 * (0.3 + 0.25));
-  expect(reach(target_match(), Drawn::independent, "b"), 0.05 + 0.45, 0.05 * (0.3 + 0.25));
-  EXPECT_TRUE(says(sentence_of([&] { reach(speculative_sampling(), Drawn::without_replacement, "c"); }), "'c'",
-                   "'without_replacement'", "leave it out"));
-  EXPECT_TRUE(says(sentence_of([&] { reach(coupled(), Drawn::certain, "d"); }), "'d'", "races", "leave it out"));
+  expect(reach("speculative_sampling", Drawn::independent), 0.25 + 0.75 * 0.5, 0.25 * (0.3 + 0.25));
+  expect(reach("target_match", Drawn::independent), 0.05 + 0.45, 0.05 * (0.3 + 0.25));
+  EXPECT_TRUE(says(sentence_of([&] { reach("k_seq", Drawn::without_replacement); }), "'k_seq'", "'without_replacement'",
+                   "leave it out"));
+  EXPECT_TRUE(says(sentence_of([&] { reach("coupled", Drawn::certain); }), "'coupled'", "races", "leave it out"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "experiments/conformance/agenda.h"
+#include "experiments/conformance/simulated_device.h"
 #include "experiments/conformance/workers.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"
@@ -115,6 +116,35 @@ TEST(Agendas, RunWhatConcernsOneComponentOnce) {
   EXPECT_GT(of_memory[0].scenarios, 4);
   EXPECT_EQ(of_memory[1].reason, "what it concerns is tested in another combination");
   EXPECT_EQ(of_memory[2].reason, "the drafter proposes nothing");
+}
+
+// Why a law has no scenario, where nothing but its own condition decides.
+TEST(Agendas, SayWhyALawDoesNotApply) {
+  const json fixed{{"name", "fixed"}, {"length", 4}};
+  const Candidate c = candidate({all_registries(), {kDraftModel, fixed, kSampling}}, false, false);
+  const auto why = [&](const std::string& law, const Environment& e) {
+    return std::ranges::find(kit_laws(), law, &KitLaw::name)->inapplicable(c, e);
+  };
+  EXPECT_EQ(why("device", {}), "the reference is the only device here");
+  Environment with_cpu;
+  with_cpu.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});
+  EXPECT_EQ(why("device", with_cpu), "");
+  EXPECT_EQ(why("rounds", {}), "it concerns the verifier alone, which was not chosen; --verifier chooses it");
+  EXPECT_EQ(why("coupled", {}), "the verifier promises \"exact\", not \"path-identical\"");
+  for (const char* law : {"exact", "sampled", "greedy", "batch", "memory", "cache", "acceptance", "limits", "causal"})
+    EXPECT_EQ(why(law, {}), "") << law;
+}
+
+TEST(SimulatedDevices, HaveFetchedWhenSomethingIsCopiedFromThem) {
+  SimulatedDevice device;
+  const Tensor from = device.upload(Tensor::host_copy<float>(std::vector<float>{3}, DType::f32)),
+               fetched = Tensor::host_copy<float>(std::vector<float>{0}, DType::f32),
+               copied = Tensor::host_copy<float>(std::vector<float>{0}, DType::f32);
+  device.fetch(from, fetched);
+  EXPECT_EQ(*fetched.data<float>(), 0) << "it is on its way";
+  device.copy(from, copied);
+  EXPECT_EQ(*copied.data<float>(), 3);
+  EXPECT_EQ(*fetched.data<float>(), 3);
 }
 
 Service squares() {

@@ -1,6 +1,6 @@
-// Results on disk: append-only JSON lines keyed by the hash of their run. A line is written whole and flushed before
-// the next run begins, so killing a sweep loses at most the current run, and starting it again continues where it
-// stopped.
+// Results on disk: append-only JSON lines keyed by the hash of their run. A line is written whole and flushed as
+// soon as its run has all of its alternations, so killing a sweep loses no finished run, and starting it again
+// continues where it stopped.
 #pragma once
 #include <filesystem>
 #include <map>

@@ -1,6 +1,7 @@
 // Summaries in the order of their axes, and where they come from.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "experiments/report/tables.h"
 #include "kernels/error.h"
@@ -79,6 +80,26 @@ std::vector<Cell> View::promise(std::size_t i) const {
   return {Cell::of(cells[i].promise.empty() ? "-" : kind_of(cells[i].promise))};
 }
 
+namespace {
+
+// How the alternations of several runs followed one another, where their lines say it.
+std::string rounds_note(const std::vector<Summary>& cells) {
+  std::size_t rounds = 0, others = 0;
+  long fewest = 0;
+  for (const Summary& s : cells) {
+    if (s.failed()) continue;
+    const json together = s.line.value("interleaved", json());
+    const bool interleaved = together.is_number_integer() && together > 1;
+    if (interleaved) fewest = rounds == 0 ? together.get<long>() : std::min(fewest, together.get<long>());
+    ++(interleaved ? rounds : others);
+  }
+  if (rounds == 0) return "";
+  return " Alternations of " + (others == 0 ? "the runs" : counted(rounds, "run")) + " were interleaved: rounds of " +
+         std::to_string(fewest) + " runs" + (std::cmp_less(fewest, rounds) ? " or more" : "") + ".";
+}
+
+}  // namespace
+
 std::string View::origin() const {
   std::set<std::string> commits, machines, laws;
   std::set<int> repeats, prompts;
@@ -104,6 +125,7 @@ std::string View::origin() const {
   if (shared > 0)
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
+  found += rounds_note(cells);
   for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
   return found + failures_note(cells);
 }

@@ -15,6 +15,7 @@
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/shards.h"
+#include "experiments/sweep/unfinished.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -41,7 +42,7 @@ bool is_number(const std::string& text) {
 // The file of results, and what it and the files of processes hold together.
 class Gathered {
  public:
-  explicit Gathered(const fs::path& file) : file_(file) {
+  explicit Gathered(const fs::path& file) : file_(file), unfinished_(file) {
     for (json& line : load_results(file)) merged_.add(std::move(line));
     for (const fs::path& part : left_behind()) take(part);
   }
@@ -54,16 +55,18 @@ class Gathered {
   // Appends what a process measured, and removes its file.
   void take(const fs::path& part) {
     const JsonLinesFile alone(part, result_lines());  // locked: its process may not have ended
+    Unfinished(part).move_all(unfinished_);
     for (const JsonLine& line : alone.lines())
       if (merged_.add(line.value)) file_.append(line.value);
     fs::remove(part);
   }
 
-  // A file for the process of these runs, with the results that they have.
+  // A file for the process of these runs, with the results and alternations that they have.
   void begin(const fs::path& part, const std::vector<Run>& runs) const {
     JsonLinesFile file(part, result_lines());
     for (const Run& run : runs)
       if (const json* const line = merged_.of(run.key)) file.append(*line);
+    for (const Run& run : runs) unfinished_.move(run.key, Unfinished(part));
   }
 
   const MergedResults& merged() const { return merged_; }
@@ -84,6 +87,7 @@ class Gathered {
   }
 
   ResultsFile file_;  // locked
+  Unfinished unfinished_;
   MergedResults merged_;
 };
 

@@ -2,16 +2,28 @@
 
 #include <cmath>
 
+#include <xxhash.h>
+
 #include "kernels/error.h"
 
 namespace foretoken {
 
 using nlohmann::json;
 
-void Agreement::add(const Measured& a, const Measured& b) {
-  for (std::size_t i = 0; i < a.texts.size(); ++i) {
-    if (!a.failures[i].empty() || !b.failures[i].empty()) continue;
-    ++compared, different += a.texts[i] != b.texts[i];
+json outputs_of(const Measured& measured) {
+  json hashes = json::array();
+  for (std::size_t i = 0; i < measured.texts.size(); ++i) {
+    const std::vector<Token>& text = measured.texts[i];
+    hashes.push_back(measured.failures[i].empty() ? json(XXH3_64bits(text.data(), text.size() * sizeof(Token)))
+                                                  : json());
+  }
+  return hashes;
+}
+
+void Agreement::add(const json& outputs_a, const json& outputs_b) {
+  for (std::size_t i = 0; i < outputs_a.size(); ++i) {
+    if (outputs_a[i].is_null() || outputs_b[i].is_null()) continue;
+    ++compared, different += outputs_a[i] != outputs_b[i];
   }
 }
 
@@ -43,16 +55,16 @@ Taken measure_kept(const std::function<Measured()>& measure, bool settle, const 
   }
   for (std::size_t i = 0; i < thrown.size(); ++i) {
     Agreement agreement;
-    agreement.add(thrown[i], taken.measured);
+    agreement.add(outputs_of(thrown[i]), outputs_of(taken.measured));
     taken.thrown_away[i]["differing_texts"] = agreement.different;
   }
   return taken;
 }
 
-void SameAgain::add(const Measured& measured, const char* side, int repeat) {
+void SameAgain::add(const json& measure, const json& outputs, const char* side, int repeat) {
   if (!compared_) return;
-  First now{{}, measured.texts};
-  for (const json& request : measured.measure.at("requests")) {
+  First now{{}, outputs};
+  for (const json& request : measure.at("requests")) {
     now.counts.emplace_back();
     for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted"})
       now.counts.back().push_back(request.at(key).get<long>());
@@ -60,7 +72,7 @@ void SameAgain::add(const Measured& measured, const char* side, int repeat) {
   const auto [known, fresh] = first_.try_emplace(side, now);
   int differing = 0;
   for (std::size_t i = 0; i < now.counts.size() && !fresh; ++i)
-    differing += now.counts[i] != known->second.counts[i] || now.texts[i] != known->second.texts[i];
+    differing += now.counts[i] != known->second.counts[i] || now.outputs[i] != known->second.outputs[i];
   if (differing > 0) differing_.push_back({{"side", side}, {"repeat", repeat}, {"requests", differing}});
 }
 

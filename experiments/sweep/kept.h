@@ -12,10 +12,13 @@
 
 namespace foretoken {
 
-// Outputs of both sides that were compared, and that differ. A request that failed on one side is not compared.
+// Hashes by which outputs are compared, of each request; null where it failed.
+nlohmann::json outputs_of(const Measured& measured);
+
+// Outputs that were compared, and that differ. A request that failed on one side is not compared.
 struct Agreement {
   long compared = 0, different = 0;
-  void add(const Measured& a, const Measured& b);
+  void add(const nlohmann::json& outputs_a, const nlohmann::json& outputs_b);
 };
 
 // A measurement that counts, and those before it that do not: [{"reason", "seconds", "recorded" or "stopped_seconds",
@@ -35,13 +38,14 @@ Taken measure_kept(const std::function<Measured()>& measure, bool settle, const 
 class SameAgain {
  public:
   explicit SameAgain(bool compared) : compared_(compared) {}
-  void add(const Measured& measured, const char* side, int repeat);
+  // `measure` and the outputs of alternation number `repeat` of a side.
+  void add(const nlohmann::json& measure, const nlohmann::json& outputs, const char* side, int repeat);
   nlohmann::json as_json() const { return {{"compared", compared_}, {"differing", differing_}}; }
 
  private:
   struct First {
     std::vector<std::vector<long>> counts;  // of each request
-    std::vector<std::vector<Token>> texts;
+    nlohmann::json outputs;
   };
   bool compared_;
   std::map<std::string, First> first_;  // by side

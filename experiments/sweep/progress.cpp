@@ -18,7 +18,7 @@ std::string clock(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string title, int total, int kept, bool quiet, std::string units)
+Progress::Progress(std::string title, int total, double kept, bool quiet, std::string units)
     : title_(std::move(title)),
       units_(std::move(units)),
       total_(std::max(total, 1)),
@@ -38,7 +38,7 @@ void Progress::show(int done, const std::string& note, double fraction) {
   const double since = std::chrono::duration<double>(now - last_).count();
   if (quiet_ || (terminal_ ? since < 0.1 : (done == last_done_ || (since < 15 && done != total_)))) return;
   last_ = now, last_done_ = done, shown_ = true;
-  const double part = std::min(1.0, (done + std::clamp(fraction, 0.0, 1.0)) / total_);
+  const double part = std::min(1.0, (done + std::max(fraction, 0.0)) / total_);
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double worked = total_ * part - kept_;  // runs, in units of one
   const std::string left =

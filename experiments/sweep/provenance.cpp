@@ -132,6 +132,26 @@ json sources_of(const json& run, const Registries& registries, const fs::path& b
 
 namespace {
 
+std::string name_of(const json& cpu) { return cpu.is_string() ? cpu.get<std::string>() : "unknown"; }
+
+// Without what a device learned of itself meanwhile, which follows a semicolon.
+std::string description_of(const json& machine) {
+  const std::string all = name_of(machine.value("description", json()));
+  return all.substr(0, all.find(';'));
+}
+
+}  // namespace
+
+bool same_origin(const json& a, const json& b) {
+  const auto of = [](json origin) {
+    if (origin["machine"].is_object()) origin["machine"]["description"] = description_of(origin["machine"]);
+    return json{origin["commit"], origin["compiler"], origin["machine"], origin["sources"]};
+  };
+  return of(a) == of(b);
+}
+
+namespace {
+
 // What is to be said of how many results, without their number and file.
 class Differences {
  public:
@@ -160,13 +180,6 @@ class Differences {
   }
 
  private:
-  static std::string name_of(const json& cpu) { return cpu.is_string() ? cpu.get<std::string>() : "unknown"; }
-  // Without what a device learned of itself meanwhile, which follows a semicolon.
-  static std::string description_of(const json& machine) {
-    const std::string all = name_of(machine.value("description", json()));
-    return all.substr(0, all.find(';'));
-  }
-
   void add_machine(const json& machine, const json& here) {
     if (machine.value("cpu", json()) != here["cpu"] || machine.value("cores", json()) != here["cores"]) {
       ++kept_["on another machine (" + name_of(machine.value("cpu", json())) + ", " +

@@ -24,6 +24,10 @@ nlohmann::json sources_of(const nlohmann::json& run, const Registries& registrie
 // cores, once in a process as long as it is the same (inode, size, times of modification and of change).
 std::string fingerprint(const std::filesystem::path& path);
 
+// Whether two measurements, each with its "commit", "compiler", "machine" and "sources", may be alternations of one
+// run.
+bool same_origin(const nlohmann::json& a, const nlohmann::json& b);
+
 struct Origins {
   std::set<std::string> changed;       // keys of results that were measured with other contents
   std::vector<std::string> sentences;  // one for each way in which results were made with something else than is here

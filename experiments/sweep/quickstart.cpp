@@ -13,6 +13,7 @@
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
+#include "experiments/sweep/unfinished.h"
 #include "foretoken_version.h"
 
 namespace foretoken {
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int kFamilies = 6, kFewestPrompts = 24, kFewestTokens = 16, kTokens = 64;
 constexpr double kProbeSeconds = 8;  // for the first measurement
-constexpr double kLoading = 0.06;    // of the time: engines, warm-ups, tables
+constexpr double kLoading = 0.1;     // of the time: engines, warm-ups, tables
 constexpr double kSlack = 0.5;  // three alternations are planned for this share of a run's time: else more follow, and
                                 // other load on the machine does not exceed the time
 
@@ -114,6 +115,7 @@ int quickstart(const QuickstartOptions& options) {
   spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding",
                runs.size(), size.prompts, size.max_new_tokens, kAlternations);
 
+  Unfinished(options.results).drop_all();
   if (const auto older = set_aside(options.results, result_lines()); !older.empty())
     spdlog::info("older results were renamed to {}", older.string());
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});

@@ -1,40 +1,23 @@
-// One run: speculation and its baseline (the same engine without it), measured in alternation, as one result line; and
-// all runs of a sweep: a failed run is recorded and the others continue.
+// All runs of a sweep, in rounds: speculation and its baseline (the same engine without it), measured in alternation,
+// as one result line for each run. A failed run is recorded and the others continue.
 #pragma once
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "experiments/sweep/jobs.h"
-#include "experiments/sweep/kept.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 
-// The fields that determine a baseline, as text: all except drafter and policy.
-std::string baseline_of(nlohmann::json run);
-
-// Baselines shared by all runs of a sweep that differ only in drafter and policy. Valid where absolute times are stable
-// (an exclusive GPU), not on a shared CPU, where only alternating measurements can be compared.
-class Baselines {
- public:
-  bool known(const nlohmann::json& run) const;
-  // The baseline of alternation number `repeat`; `measure` is called if this sweep has not measured it yet.
-  Taken of(const nlohmann::json& run, std::size_t repeat, const std::function<Taken()>& measure);
-
- private:
-  std::map<std::string, std::vector<Taken>> measured_;
-};
-
-// The result line. `progress` gets the share that is done. An error of the run becomes a line with "error"; Interrupted
-// is rethrown. With `shared` the baseline may be that of another run, and the line says "shared_baseline".
+// All alternations of a run, one after another, as its result line. `progress` gets the share that is done. An error of
+// the run becomes a line with "error"; Interrupted is rethrown.
 nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-                           const std::function<void(double)>& progress, Baselines* shared = nullptr);
+                           const std::function<void(double)>& progress);
 
 // True if outputs differ although they must not: the device's numerics are invariant and the verifier is not lossy.
 bool texts_differ(const nlohmann::json& line);
@@ -55,8 +38,11 @@ struct SweepOutcome {
   bool interrupted = false;
   int exit_code() const;  // 0; 1 if a run failed; 130 after Ctrl-C
 };
-// Measures the runs that the results file lacks. Only a failure that affects all runs (a file that cannot be written)
-// is an Error.
+// Measures the runs that the results file lacks. Runs of one target on one device go in rounds: alternation k of each
+// before alternation k + 1 of any. "interleaved" of a line: how many runs went in its rounds, the fewest of any. What a
+// sweep measured of runs that it did not finish is kept beside the results (Unfinished), and the next one goes on from
+// there where nothing changed: program, machine, models, prompts. Only a failure that affects all runs (a file that
+// cannot be written) is an Error.
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);
 
 }  // namespace foretoken

@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "experiments/sweep/alternation.h"
 #include "experiments/sweep/jobs.h"
-#include "experiments/sweep/runner.h"
 #include "kernels/error.h"
 
 namespace foretoken {

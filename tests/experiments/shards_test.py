@@ -190,6 +190,33 @@ class Shards(InFolder):
         self.assertEqual((len(self.keys("results/sweep.jsonl")), self.files()), (SEEDS, ["sweep.jsonl"]))
         self.assertEqual(len(set(self.keys("results/sweep.jsonl"))), SEEDS)
 
+    def test_a_killed_sweep_goes_on_from_its_alternations(self):
+        """Also where other processes go on: what was measured in rounds is not measured again."""
+        self.slow()
+        document = json.loads(Path(self.sweep).read_text())
+        document["base"]["measure"]["repeats"] = 3
+        document["axes"]["/sampling/seed"] = [1, 2, 3, 4]
+        self.sweep = self.write("sweep.json", document)
+        folder = self.here / "results" / "sweep.jsonl.unfinished"
+        process = self.start("run", self.sweep, "--quiet")
+        end = time.time() + 60
+        while not folder.exists() or len(list(folder.glob("*.json"))) < 6:
+            self.assertLess(time.time(), end, "no alternations are kept")
+            time.sleep(0.005)
+        process.kill()
+        process.communicate(timeout=60)
+        kept = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+        self.assertEqual({one["alternation"] for one in kept}, {0, 1}, "in rounds")
+        self.gpus("--gpus", "0,1")
+        lines = {line["key"]: line for line in map(json.loads, (self.here / "results/sweep.jsonl").open())}
+        self.assertEqual((len(lines), self.files()), (4, ["sweep.jsonl"]))
+        for one in kept:
+            repeat = lines[one["key"]]["repeats"][one["alternation"]]
+            for side in ("baseline", "speculative"):
+                self.assertEqual(repeat[side], one[side]["measure"])
+        self.assertEqual({len(line["repeats"]) for line in lines.values()}, {3})
+        self.assertEqual({line["interleaved"] for line in lines.values()}, {2}, "two processes, of two runs each")
+
     def test_ctrl_c_reaches_the_processes_of_all_gpus(self):
         for sent in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(sent):

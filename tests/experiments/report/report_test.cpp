@@ -73,6 +73,19 @@ TEST(Report, SharedBaselinesAreTold) {
             "Baselines of 1 run were shared with other runs (--share-baselines), not measured in alternation."));
 }
 
+// Only what lines say of themselves is told.
+TEST(Report, OriginSaysWhichRunsWereInterleaved) {
+  json a = test::swept_line("ngram", 2, 0, 1, 1.5), b = test::swept_line("ngram", 4, 0, 1, 1.5);
+  EXPECT_FALSE(holds(show({a, b}, {"markdown", {}, 118}), "interleaved"));
+  a["interleaved"] = 7;
+  EXPECT_TRUE(holds(show({a, b}, {"markdown", {}, 118}), "Alternations of 1 run were interleaved: rounds of 7 runs."));
+  b["interleaved"] = 1;  // alone in its rounds
+  EXPECT_TRUE(holds(show({a, b}, {"markdown", {}, 118}), "Alternations of 1 run were interleaved: rounds of 7 runs."));
+  a["interleaved"] = 2, b["interleaved"] = 2;
+  EXPECT_TRUE(
+      holds(show({a, b}, {"markdown", {}, 118}), "Alternations of the runs were interleaved: rounds of 2 runs."));
+}
+
 TEST(Report, FitsATerminalAndExplainsItself) {
   std::vector<json> lines = swept_lines();
   lines.push_back(failed_line(

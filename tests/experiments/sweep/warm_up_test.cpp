@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/sweep/runner.h"
+#include "experiments/sweep/jobs.h"
+#include "experiments/sweep/kept.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -82,19 +83,30 @@ TEST(MeasureKept, a_process_that_is_always_stopped_measures_nothing) {
 
 // A plugin with a static store did other rounds in every alternation.
 TEST(SameAgain, names_alternations_that_differ) {
-  const auto of = [](long rounds, std::vector<Token> text) {
-    const nlohmann::json request = {{"tokens", 2}, {"rounds", rounds}, {"drafted", 3}, {"tested", 3}, {"accepted", 1}};
-    return Measured{{{"requests", {request, request}}}, {{1, 2}, std::move(text)}, {"", ""}};
-  };
   SameAgain same(true), unasked(false);
-  for (SameAgain* s : {&same, &unasked}) {
-    s->add(of(2, {1, 2}), "baseline", 0), s->add(of(5, {1, 2}), "speculative", 0);
-    s->add(of(2, {1, 2}), "baseline", 1), s->add(of(4, {1, 2}), "speculative", 1);
-    s->add(of(2, {1, 9}), "baseline", 2), s->add(of(5, {1, 2}), "speculative", 2);
-  }
+  const auto add = [&](long rounds, std::vector<Token> text, const char* side, int repeat) {
+    const nlohmann::json request = {{"tokens", 2}, {"rounds", rounds}, {"drafted", 3}, {"tested", 3}, {"accepted", 1}};
+    const Measured now{{{"requests", {request, request}}}, {{1, 2}, std::move(text)}, {"", ""}};
+    for (SameAgain* s : {&same, &unasked}) s->add(now.measure, outputs_of(now), side, repeat);
+  };
+  add(2, {1, 2}, "baseline", 0), add(5, {1, 2}, "speculative", 0);
+  add(2, {1, 2}, "baseline", 1), add(4, {1, 2}, "speculative", 1);
+  add(2, {1, 9}, "baseline", 2), add(5, {1, 2}, "speculative", 2);
   EXPECT_EQ(same.as_json()["differing"], nlohmann::json({{{"side", "speculative"}, {"repeat", 1}, {"requests", 2}},
                                                          {{"side", "baseline"}, {"repeat", 2}, {"requests", 1}}}));
   EXPECT_EQ(unasked.as_json(), nlohmann::json({{"compared", false}, {"differing", nlohmann::json::array()}}));
+}
+
+TEST(Agreement, leaves_out_requests_that_failed) {
+  const Measured a{{}, {{1, 2}, {3}, {}}, {"", "", ""}}, b{{}, {{1, 2}, {4}, {5}}, {"", "", ""}},
+      failed{{}, {{1, 2}, {}, {5}}, {"", "no", ""}};
+  Agreement agreement;
+  agreement.add(outputs_of(a), outputs_of(b));
+  EXPECT_EQ(agreement.compared, 3);
+  EXPECT_EQ(agreement.different, 2);
+  agreement.add(outputs_of(b), outputs_of(failed));
+  EXPECT_EQ(agreement.compared, 5);
+  EXPECT_EQ(agreement.different, 2);
 }
 
 TEST(WarmUp, asks_for_no_more_than_the_run) {

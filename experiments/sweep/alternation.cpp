@@ -1,0 +1,261 @@
+#include "experiments/sweep/alternation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "experiments/report/load.h"
+#include "experiments/report/machine.h"
+#include "experiments/report/results.h"
+#include "experiments/report/summary.h"
+#include "experiments/sweep/arrivals.h"
+#include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/jobs.h"
+#include "experiments/sweep/kept.h"
+#include "experiments/sweep/provenance.h"
+#include "experiments/sweep/tracing.h"
+#include "foretoken_version.h"
+#include "framework/text/utf8.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Side kSides[] = {Side::baseline, Side::speculative};
+
+const char* name_of(Side side) { return side == Side::baseline ? "baseline" : "speculative"; }
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
+// verifier.
+bool comparable(const json& run, const Soundness& soundness) {
+  return run["sampling"]["temperature"] == 0 || soundness.path_identical();
+}
+
+// If all requests of a side failed, nothing was measured.
+void expect_some(const json& measure, Side side) {
+  const json& requests = measure.at("requests");
+  if (requests.empty() || std::ranges::any_of(requests, [](const json& r) { return !r.contains("failure"); })) return;
+  throw Error("all " + std::to_string(requests.size()) + " requests failed (" + name_of(side) +
+              "); the first: " + requests.front()["failure"].get<std::string>());
+}
+
+class Alternation {
+ public:
+  Alternation(const Run& run, int k, Workbench& bench, const std::filesystem::path& beside,
+              const std::function<void(double)>& progress, Baselines* shared)
+      : run_(run.document),
+        k_(k),
+        bench_(bench),
+        beside_(beside),
+        progress_(progress),
+        shared_(shared),
+        jobs_(jobs_of(run_, bench, beside)) {}
+
+  // What was learned of the engine, before anything is measured.
+  void describe(json& of) {
+    const auto engine = bench_.engine(run_, Side::speculative, beside_);
+    const ModelInfo& target = engine->target().info();
+    of["promise"] = engine->soundness().promise;
+    of["target"] = {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}};
+    of["compared"] = comparable(run_, engine->soundness());
+    of["learns"] = engine->learns();
+    if (shared_) of["shared_baseline"] = true;
+  }
+
+  // Every alternation, since other runs may have been measured since the last one, and their models and recorded
+  // forwards have taken the place of this run's.
+  void warm_up() {
+    if (!run_["measure"]["warmup"].get<bool>()) return;
+    const std::size_t batch = run_["engine"]["batch"];
+    const std::vector<Job> few = warm_up_jobs(jobs_, batch);
+    for (const Side side : kSides)
+      if (side == Side::speculative || !shared_ || !shared_->known(run_))
+        measure(*bench_.engine(run_, side, beside_), few, int(batch), [](double) { check_interrupt(); });
+  }
+
+  // Both sides into the record; they take turns in being first.
+  void measure_both(json& record) {
+    const Clock::time_point start = Clock::now();
+    record["first"] = name_of(kSides[k_ % 2]);
+    for (int turn = 0; turn < 2; ++turn) {
+      const Side side = kSides[(k_ + turn) % 2];
+      json measured =
+          shared_ && side == Side::baseline ? shared_->of(run_, [&] { return one(side, turn); }) : one(side, turn);
+      expect_some(measured["measure"], side);
+      record[name_of(side)] = std::move(measured);
+    }
+    record["measured_seconds"] = seconds_since(start) - thrown_seconds_;
+  }
+
+  const std::vector<Job>& jobs() const { return jobs_; }
+
+ private:
+  json one(Side side, int turn) {
+    auto begin = Clock::now();
+    Taken taken = measure_kept(
+        [&] {
+          const auto engine = bench_.engine(run_, side, beside_);
+          return measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_), [&](double part) {
+            check_interrupt();
+            progress_((turn + part) / 2);
+          });
+        },
+        run_["measure"]["warmup"], [&] { thrown_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
+    if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
+    json outputs = outputs_of(taken.measured);
+    return {{"measure", std::move(taken.measured.measure)},
+            {"outputs", std::move(outputs)},
+            {"thrown_away", std::move(taken.thrown_away)}};
+  }
+
+  void keep_outputs(Measured& measured) {
+    const auto tokenizer = bench_.tokenizer(target_of(run_), beside_);
+    for (std::size_t i = 0; i < measured.texts.size(); ++i)
+      measured.measure["requests"][i]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[i]));
+  }
+
+  const json& run_;
+  int k_;
+  Workbench& bench_;
+  const std::filesystem::path& beside_;
+  const std::function<void(double)>& progress_;
+  Baselines* shared_;
+  std::vector<Job> jobs_;
+  double thrown_seconds_ = 0;
+};
+
+json line_of_run(const Run& run) {
+  return {{"schema", kResultSchema}, {"key", run.key}, {"run", run.document}, {"axes", run.axes}, {"date", utc_now()}};
+}
+
+// The requests of one side that failed, into the line.
+void note_failures(const json& measure, const char* side, int repeat, json& line) {
+  const json& requests = measure.at("requests");
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    if (requests[i].contains("failure"))
+      line["failures"].push_back({{"request", i},
+                                  {"prompt", requests[i]["prompt"]},
+                                  {"side", side},
+                                  {"repeat", repeat},
+                                  {"failure", requests[i]["failure"]}});
+}
+
+}  // namespace
+
+std::string baseline_of(json run) {
+  run.erase("drafter"), run.erase("policy");
+  return run.dump();
+}
+
+json Baselines::of(const json& run, const std::function<json()>& measure) {
+  const std::string key = baseline_of(run);
+  if (!measured_.contains(key)) measured_[key] = measure();
+  return measured_[key];
+}
+
+json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
+  return {{"commit", kCommit},
+          {"version", kVersion},
+          {"compiler", kCompiler},
+          {"machine", machine_of(bench.backend(run.document["engine"]))},
+          {"sources", sources_of(run.document, bench.registries(), beside)}};
+}
+
+json measure_alternation(const Run& run, int k, Workbench& bench, const std::filesystem::path& beside,
+                         const std::function<void(double)>& progress, Baselines* shared) {
+  const Clock::time_point start = Clock::now();
+  json record{{"schema", kResultSchema}, {"key", run.key}, {"alternation", k}, {"of", origin_now(run, bench, beside)}};
+  Alternation alternation(run, k, bench, beside, progress, shared);
+  alternation.describe(record["of"]);
+  if (k == 0 && run.document.contains("trace")) {
+    json header = line_of_run(run);
+    header.update(record["of"]);
+    record_trace(trace_file(run), header, alternation.jobs(), bench, beside);
+  }
+  alternation.warm_up();
+  record["began"] = utc_now();
+  alternation.measure_both(record);
+  // With what the device measured of itself meanwhile.
+  record["of"]["machine"] = machine_of(bench.backend(run.document["engine"]));
+  record["seconds"] = seconds_since(start);
+  return record;
+}
+
+bool wants_more(const json& run, int done, double measured_seconds) {
+  return done < run["measure"]["repeats"] || measured_seconds < run["measure"]["seconds"];
+}
+
+double share_done(const json& run, double done, double measured_seconds) {
+  const double wanted = run["measure"]["seconds"], share = done / run["measure"]["repeats"].get<double>();
+  return std::min({1.0, share, wanted > 0 ? measured_seconds / wanted : share});
+}
+
+json line_of(const Run& run, const std::vector<json>& alternations) {
+  json line = line_of_run(run);
+  const json& of = alternations.back().at("of");
+  for (const char* field : {"commit", "version", "compiler", "machine", "sources", "promise", "target"})
+    line[field] = of.at(field);
+  if (of.contains("shared_baseline")) line["shared_baseline"] = true;
+  // In an open loop times decide which requests share a step, so what is cut and what a policy sees may differ.
+  SameAgain same(!of.at("learns").get<bool>() && !rate_of(run.document));
+  Agreement agreement;
+  line["repeats"] = json::array(), line["thrown_away"] = json::array();
+  double seconds = 0;
+  for (int k = 0; k < int(alternations.size()); ++k) {
+    const json& record = alternations[std::size_t(k)];
+    json& repeat = line["repeats"].emplace_back(json{{"first", record.at("first")}, {"began", record.at("began")}});
+    agreement.add(record.at("baseline").at("outputs"), record.at("speculative").at("outputs"));
+    for (const Side side : kSides) {
+      const char* name = name_of(side);
+      const json &measured = record.at(name), &measure = measured.at("measure");
+      same.add(measure, measured.at("outputs"), name, k);
+      note_failures(measure, name, k, line);
+      for (json thrown : measured.at("thrown_away")) {
+        thrown.update({{"side", name}, {"repeat", k}});
+        line["thrown_away"].push_back(std::move(thrown));
+      }
+      repeat[name] = measure;
+    }
+    seconds += record.at("seconds").get<double>();
+  }
+  line["seconds"] = seconds, line["alternations"] = same.as_json();
+  const bool compared = of.at("compared");
+  line["agreement"] = {{"compared", compared},
+                       {"compared_texts", compared ? agreement.compared : 0},
+                       {"differing_texts", compared ? agreement.different : 0}};
+  if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
+  return line;
+}
+
+json failed_line(const Run& run, const std::string& error, double seconds, Workbench& bench,
+                 const std::filesystem::path& beside) {
+  json line = line_of_run(run);
+  line.update({{"commit", kCommit}, {"version", kVersion}, {"compiler", kCompiler}});
+  failure_of([&] { line.update(origin_now(run, bench, beside)); });  // as far as it can be said
+  line["error"] = error, line["seconds"] = seconds;
+  return line;
+}
+
+std::string failure_of(const std::function<void()>& measure) {
+  try {
+    measure();
+    return "";
+  } catch (const Error& e) {
+    check_interrupt();  // Ctrl-C while a plugin's component loaded a model comes as an Error that names the plugin
+    return e.what();
+  } catch (const std::bad_alloc&) {
+    return "there is not enough memory for this run; lower \"memory_mib\" or \"batch\" of the engine";
+  } catch (const std::filesystem::filesystem_error& e) {
+    return e.path1().string() + ": " + e.code().message();
+  }
+}
+
+}  // namespace foretoken

@@ -1,0 +1,59 @@
+// One alternation of a run: its baseline (the same engine without speculation) and speculation, one after the other,
+// with fresh engines. This module must not know what is measured between two alternations, nor where they are kept.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/sweep/sweep.h"
+#include "experiments/sweep/workbench.h"
+
+namespace foretoken {
+
+// The fields that determine a baseline, as text: all except drafter and policy.
+std::string baseline_of(nlohmann::json run);
+
+// Baselines of one round, shared by all runs of a sweep that differ only in drafter and policy. Valid where absolute
+// times are stable (an exclusive GPU), not on a shared CPU, where only alternating measurements can be compared.
+class Baselines {
+ public:
+  bool known(const nlohmann::json& run) const { return measured_.contains(baseline_of(run)); }
+  // `measure` is called if this round has not measured it yet.
+  nlohmann::json of(const nlohmann::json& run, const std::function<nlohmann::json()>& measure);
+  // One that was measured before.
+  void put(const nlohmann::json& run, nlohmann::json baseline) { measured_[baseline_of(run)] = std::move(baseline); }
+  void clear() { measured_.clear(); }
+
+ private:
+  std::map<std::string, nlohmann::json> measured_;
+};
+
+// What measures a run now: {"commit", "version", "compiler", "machine", "sources"}.
+nlohmann::json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside);
+
+// Alternation number k, from 0: {"schema", "key", "alternation": k, "of": origin_now() and what the engine says of
+// itself, "began", "seconds" and "measured_seconds" (without loading, warm-up and what was thrown away), "first" (the
+// name of a side), and for each side "measure", "outputs" and "thrown_away"}. The trace of a run that has one is
+// recorded with the first. `progress` gets the share that is done. With `shared` the baseline may be that of another
+// run. A failure of the run is an Error.
+nlohmann::json measure_alternation(const Run& run, int k, Workbench& bench, const std::filesystem::path& beside,
+                                   const std::function<void(double)>& progress, Baselines* shared);
+
+// Whether a run that has `done` alternations, which took so many measured seconds, wants another.
+bool wants_more(const nlohmann::json& run, int done, double measured_seconds);
+// The share of a run's alternations that are done; at most 1.
+double share_done(const nlohmann::json& run, double done, double measured_seconds);
+
+// The result line of a run that has all of its alternations. One that no figures can be made of is an Error.
+nlohmann::json line_of(const Run& run, const std::vector<nlohmann::json>& alternations);
+// That of a run that failed.
+nlohmann::json failed_line(const Run& run, const std::string& error, double seconds, Workbench& bench,
+                           const std::filesystem::path& beside);
+// What goes wrong in a run, as a sentence; empty where nothing does. Interrupted goes on.
+std::string failure_of(const std::function<void()>& measure);
+
+}  // namespace foretoken

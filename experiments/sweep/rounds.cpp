@@ -1,0 +1,166 @@
+#include "experiments/sweep/rounds.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/provenance.h"
+#include "framework/components/registry.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+
+namespace {
+
+std::string target_of_group(const json& run) {
+  json key{run.at("target")};
+  for (const char* field : {"device", "threads", "numerics"}) key.push_back(run.at("engine").value(field, json()));
+  return key.dump();
+}
+
+// What a component of a run loads, by its options.
+template <class T> std::string loads(const json& component, const Registry<T>& registry) {
+  json found = json::array();
+  const std::vector<Option>& options = registry.find(component).options;
+  for (const ModelChoice& c : models_of(component, options))
+    found.push_back({c.text(), c.dtype, c.head_dtype, c.kv_dtype});
+  for (const Option& o : options)
+    if (o.type == "path") found.push_back(component.value(o.name, json()));
+  return found.dump();
+}
+
+}  // namespace
+
+std::vector<std::vector<Run>> groups_of(const std::vector<Run>& runs, const Registries& registries) {
+  std::map<std::string, std::size_t> known;  // places of groups, by their target
+  std::vector<std::vector<std::pair<std::string, const Run*>>> groups;
+  for (const Run& run : runs) {
+    const auto [place, fresh] = known.try_emplace(target_of_group(run.document), groups.size());
+    if (fresh) groups.emplace_back();
+    groups[place->second].push_back({loads(run.document.at("drafter"), registries.drafters) +
+                                         loads(run.document.at("policy"), registries.policies) +
+                                         loads(run.document.at("verifier"), registries.verifiers),
+                                     &run});
+  }
+  std::vector<std::vector<Run>> found;
+  for (auto& group : groups) {
+    // Neighbours by what they load, in the order in which that is met first.
+    std::map<std::string, std::size_t> first;
+    for (const auto& [loaded, run] : group) first.try_emplace(loaded, first.size());
+    std::ranges::stable_sort(group, {}, [&](const auto& entry) { return first.at(entry.first); });
+    found.emplace_back();
+    for (const auto& [loaded, run] : group) found.back().push_back(*run);
+  }
+  return found;
+}
+
+Rounds::Rounds(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file,
+               Unfinished& unfinished)
+    : bench_(bench), options_(options), file_(file), unfinished_(unfinished) {
+  for (const Run& run : runs) resume(courses_.emplace_back(Course{run}));
+}
+
+void Rounds::resume(Course& course) {
+  const std::string& key = course.run.key;
+  const int count = unfinished_.count(key);
+  if (count == 0) return;
+  json now;
+  const bool known = failure_of([&] { now = origin_now(course.run, bench_, options_.beside); }).empty();
+  for (; course.done < count; ++course.done) {
+    const json alternation = unfinished_.at(key, course.done);
+    if (known && !same_origin(alternation.at("of"), now)) {
+      spdlog::warn(
+          "{}: {} alternations of an earlier sweep are measured again, since the program, the machine or a file that "
+          "the run reads has changed",
+          label_of(course.run), count);
+      unfinished_.drop(key);
+      course = {course.run};
+      return;
+    }
+    course.measured += alternation.at("measured_seconds").get<double>();
+  }
+}
+
+void Rounds::measure(const std::function<void(const Run&)>& progress,
+                     const std::function<void(const Run&, const std::string&)>& failed) {
+  failed_ = failed;
+  for (int k = 0; std::ranges::any_of(courses_, [](const Course& c) { return !c.over; }); ++k) {
+    const auto together =
+        std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && (c.done > k || c.wants_more()); });
+    baselines_.clear();
+    if (options_.share_baselines) restore_baselines(k);
+    for (Course& course : courses_) {
+      if (course.over || course.done > k) continue;
+      check_interrupt();
+      next(course, int(together), progress);
+      bench_.forget_unused();  // also after a failed run: the next ones need its memory
+    }
+  }
+}
+
+void Rounds::restore_baselines(int k) {
+  for (const Course& c : courses_)
+    if (!c.over && c.done > k) baselines_.put(c.run.document, unfinished_.at(c.run.key, k).at("baseline"));
+}
+
+void Rounds::next(Course& course, int together, const std::function<void(const Run&)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  progress(course.run);
+  json alternation;
+  const std::string error = failure_of([&] {
+    alternation = measure_alternation(
+        course.run, course.done, bench_, options_.beside,
+        [&](double part) {
+          course.part = part;
+          progress(course.run);
+        },
+        options_.share_baselines ? &baselines_ : nullptr);
+  });
+  course.part = 0;
+  if (!error.empty())
+    return fail(course, error, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  alternation["together"] = together;
+  ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
+  if (course.wants_more()) return unfinished_.add(alternation);
+  std::vector<json> all = unfinished_.of(course.run.key);
+  all.push_back(std::move(alternation));
+  finish(course, all);
+}
+
+// Its line takes the place of its alternations.
+void Rounds::finish(Course& course, const std::vector<json>& alternations) {
+  json line;
+  const std::string error = failure_of([&] { line = line_of(course.run, alternations); });
+  if (!error.empty()) {
+    fail(course, error, 0);
+  } else {
+    for (const json& a : alternations)
+      line["interleaved"] =
+          std::min(line.value("interleaved", a.at("together").get<int>()), a.at("together").get<int>());
+    file_.append(line);
+    course.over = true;
+  }
+  unfinished_.drop(course.run.key);
+}
+
+void Rounds::fail(Course& course, const std::string& error, double seconds) {
+  file_.append(failed_line(course.run, error, seconds, bench_, options_.beside));
+  failed_(course.run, error);
+  course.over = true;
+}
+
+Work Rounds::work() const {
+  Work sum;
+  for (const Course& c : courses_) {
+    sum.finished += c.over;
+    sum.done += c.over ? 1 : share_done(c.run.document, c.done + c.part, c.measured);
+  }
+  return sum;
+}
+
+}  // namespace foretoken

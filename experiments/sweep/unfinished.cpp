@@ -1,0 +1,113 @@
+#include "experiments/sweep/unfinished.h"
+
+#include <algorithm>
+#include <fstream>
+#include <system_error>
+
+#include "framework/text/json_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kEnd = ".json";
+
+// Null where it is absent or damaged, as after a power failure.
+json read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  json value = in ? json::parse(in, nullptr, false) : json();
+  return value.is_object() && value.contains("alternation") ? value : json();
+}
+
+// The folder is removed only where nothing else is in it.
+void remove_if_empty(const fs::path& folder) {
+  std::error_code ignored;
+  fs::remove(folder, ignored);
+}
+
+}  // namespace
+
+Unfinished::Unfinished(const fs::path& results) : folder_(results) { folder_ += ".unfinished"; }
+
+fs::path Unfinished::file(const std::string& key, int k) const {
+  return folder_ / (key + "-" + std::to_string(k) + kEnd);
+}
+
+void Unfinished::add(const json& alternation) {
+  const fs::path whole = file(alternation.at("key"), alternation.at("alternation"));
+  fs::path part = whole;
+  part += ".part";
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  {
+    std::ofstream out(part, std::ios::binary);
+    out << alternation.dump() << std::flush;
+    if (!out) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) fs::rename(part, whole, error);
+  if (error)
+    throw Error("the alternation cannot be kept in " + folder_.string() + " (" + error.message() +
+                "); make room there, or name another file with --results");
+}
+
+int Unfinished::count(const std::string& key) const {
+  int k = 0;
+  while (!read(file(key, k)).is_null()) ++k;
+  return k;
+}
+
+json Unfinished::at(const std::string& key, int k) const {
+  json found = read(file(key, k));
+  if (found.is_null())
+    throw Error(file(key, k).string() +
+                " is gone, which the sweep has written; start it again, which measures it anew");
+  return found;
+}
+
+std::vector<json> Unfinished::of(const std::string& key) const {
+  std::vector<json> all;
+  for (int k = 0, n = count(key); k < n; ++k) all.push_back(at(key, k));
+  return all;
+}
+
+std::vector<fs::path> Unfinished::files() const {
+  std::vector<fs::path> all;
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(folder_, absent)) all.push_back(entry.path());
+  return all;
+}
+
+void Unfinished::drop(const std::string& key) {
+  for (const fs::path& path : files())
+    if (path.filename().string().starts_with(key + "-")) fs::remove(path);
+  remove_if_empty(folder_);
+}
+
+void Unfinished::drop_all() {
+  for (const fs::path& path : files())
+    if (path.extension() == kEnd || path.extension() == ".part") fs::remove(path);
+  remove_if_empty(folder_);
+}
+
+void Unfinished::move_files(const std::vector<fs::path>& files, const Unfinished& to) const {
+  for (const fs::path& path : files) {
+    if (path.extension() != kEnd) continue;
+    fs::create_directories(to.folder_);
+    fs::rename(path, to.folder_ / path.filename());
+  }
+  remove_if_empty(folder_);
+}
+
+void Unfinished::move(const std::string& key, const Unfinished& to) const {
+  std::vector<fs::path> own = files();
+  std::erase_if(own, [&](const fs::path& path) { return !path.filename().string().starts_with(key + "-"); });
+  move_files(own, to);
+}
+
+void Unfinished::move_all(const Unfinished& to) const { move_files(files(), to); }
+
+}  // namespace foretoken

@@ -1,0 +1,177 @@
+// Sweeps go in rounds, and go on where they were stopped: no alternation is lost or measured twice.
+#include "experiments/sweep/rounds.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "experiments/sweep/interrupt.h"
+#include "tests/experiments/sweep/demo_runs.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+class SweepsInRounds : public Runs {
+ protected:
+  foretoken::Run named(const std::string& name, json changes) {
+    changes["workload"]["limit"] = 2;
+    foretoken::Run run = run_of(changes);
+    names_[run.key] = name;
+    return run;
+  }
+  // Three runs, of two and one alternations.
+  std::vector<foretoken::Run> three() {
+    return {named("a", {{"policy", {{"length", 2}}}}),
+            named("b", {{"drafter", {{"name", "ngram"}, {"model", nullptr}}}}),
+            named("c", {{"measure", {{"repeats", 1}}}})};
+  }
+  // The order in which runs are measured until all have their lines, or until alternation number `most` begins.
+  std::string order(const std::vector<foretoken::Run>& runs, std::size_t most = 100) {
+    ResultsFile file(options.results);
+    Unfinished unfinished(options.results);
+    std::vector<foretoken::Run> wanted;
+    for (const foretoken::Run& run : runs)
+      if (!file.has(run.key)) wanted.push_back(run);
+    Rounds rounds(wanted, bench, options, file, unfinished);
+    std::string found;
+    try {
+      rounds.measure(
+          [&](const foretoken::Run& run) {
+            if (found.ends_with(names_[run.key])) return;
+            found += names_[run.key];
+            if (found.size() == most) throw Interrupted();
+          },
+          [](const foretoken::Run&, const std::string&) {});
+    } catch (const Interrupted&) {
+    }
+    return found;
+  }
+  json line_of_run(const foretoken::Run& run) {
+    json found;
+    for (const json& line : load_results(options.results))
+      if (line["key"] == run.key) found = line;
+    return found;
+  }
+  std::vector<std::string> kept() {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "r.jsonl.unfinished"))
+      found.push_back(entry.path().filename());
+    std::ranges::sort(found);
+    return found;
+  }
+
+  TemporaryFolder folder;
+  SweepOptions options{folder.path() / "r.jsonl", "", "test", true, false};
+  std::map<std::string, std::string> names_;
+};
+
+TEST_F(SweepsInRounds, MeasureAnAlternationOfEachRunBeforeTheNextOfAny) {
+  const auto runs = three();
+  EXPECT_EQ(order(runs), "abcab");
+  EXPECT_EQ(line_of_run(runs[0])["interleaved"], 2) << "the fewest of its rounds";
+  EXPECT_EQ(line_of_run(runs[2])["interleaved"], 3);
+  EXPECT_EQ(line_of_run(runs[0])["repeats"].size(), 2u);
+  EXPECT_EQ(line_of_run(runs[2])["repeats"].size(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "r.jsonl.unfinished")) << "nothing is left over";
+}
+
+TEST_F(SweepsInRounds, GoOnWhereTheyWereStopped) {
+  const auto runs = three();
+  EXPECT_EQ(order(runs, 4), "abca") << "stopped in the second alternation of a";
+  EXPECT_EQ(kept(), (std::vector<std::string>{std::min(runs[0].key, runs[1].key) + "-0.json",
+                                              std::max(runs[0].key, runs[1].key) + "-0.json"}));
+  const json first = Unfinished(options.results).at(runs[0].key, 0), finished = line_of_run(runs[2]);
+  EXPECT_EQ(order(runs), "ab");
+  const json line = line_of_run(runs[0]);
+  EXPECT_EQ(line["repeats"][0]["baseline"], first["baseline"]["measure"]) << "as it was measured then";
+  EXPECT_EQ(line["repeats"][1]["first"], "speculative");
+  EXPECT_EQ(line["alternations"], json({{"compared", true}, {"differing", json::array()}}));
+  EXPECT_EQ(line["agreement"]["compared_texts"], 24);
+  EXPECT_EQ(line["interleaved"], 2);
+  EXPECT_EQ(line_of_run(runs[2]), finished);
+  EXPECT_EQ(order(runs), "");
+}
+
+TEST_F(SweepsInRounds, MixNoAlternationsOfTwoPrograms) {
+  const auto runs = three();
+  order(runs, 4);
+  Unfinished unfinished(options.results);
+  json other = unfinished.at(runs[1].key, 0);
+  other["of"]["commit"] = "another";
+  unfinished.add(other);
+  EXPECT_EQ(order(runs), "bab") << "a goes on, b begins again";
+  EXPECT_NE(line_of_run(runs[1])["commit"], "another");
+  EXPECT_EQ(line_of_run(runs[1])["repeats"].size(), 2u);
+}
+
+TEST_F(SweepsInRounds, ShareABaselineInEachRoundAlsoAfterAStop) {
+  options.share_baselines = true;
+  const auto runs = three();
+  EXPECT_EQ(order({runs[0], runs[1]}, 1), "a");
+  EXPECT_EQ(order({runs[0], runs[1]}, 2), "ab") << "stopped in the first round, after a";
+  EXPECT_EQ(order({runs[0], runs[1]}), "bab");
+  const json a = line_of_run(runs[0])["repeats"], b = line_of_run(runs[1])["repeats"];
+  for (int k = 0; k < 2; ++k) EXPECT_EQ(a[k]["baseline"], b[k]["baseline"]);
+  EXPECT_NE(a[0]["baseline"], a[1]["baseline"]);
+  EXPECT_EQ(line_of_run(runs[0])["shared_baseline"], true);
+}
+
+TEST_F(SweepsInRounds, GoOnWithoutARunThatFails) {
+  std::vector<foretoken::Run> runs = three();
+  runs[1] = named("b", {{"workload", {{"prompts", "nowhere.jsonl"}}}});
+  EXPECT_EQ(order(runs), "abca");
+  EXPECT_TRUE(line_of_run(runs[1]).contains("error"));
+  EXPECT_EQ(line_of_run(runs[0])["repeats"].size(), 2u);
+  EXPECT_EQ(order(runs), "b") << "tried again";
+}
+
+TEST_F(SweepsInRounds, RunsOfOneTargetGoTogetherNeighboursByWhatTheyLoad) {
+  const json ngram = {{"drafter", {{"name", "ngram"}, {"model", nullptr}}}};
+  json other = ngram, longer = {{"policy", {{"length", 5}}}}, batch = {{"engine", {{"batch", 1}}}};
+  other["target"] = {{"model", "experiments/models/draft"}};
+  const std::vector<foretoken::Run> runs{named("draft", {}), named("ngram", ngram), named("other", other),
+                                         named("longer", longer), named("batch", batch)};
+  std::string found;
+  for (const auto& group : groups_of(runs, bench.registries())) {
+    for (const foretoken::Run& run : group) found += names_[run.key] + " ";
+    found += "| ";
+  }
+  EXPECT_EQ(found, "draft longer batch ngram | other | ");
+}
+
+json alternation(const std::string& key, int k) { return {{"key", key}, {"alternation", k}, {"value", k * 10}}; }
+
+TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
+  const TemporaryFolder folder;
+  Unfinished kept(folder.path() / "r.jsonl");
+  EXPECT_EQ(kept.count("aa"), 0);
+  for (const int k : {0, 1, 3}) kept.add(alternation("aa", k));
+  kept.add(alternation("ab", 0));
+  EXPECT_EQ(kept.count("aa"), 2);
+  EXPECT_EQ(kept.of("aa")[1]["value"], 10);
+  std::ofstream(kept.folder() / "aa-1.json") << "{\"alternation\": 1, ";
+  EXPECT_EQ(kept.count("aa"), 1) << "a damaged one is measured again";
+  kept.drop("aa");
+  EXPECT_EQ(kept.count("aa"), 0);
+  EXPECT_EQ(kept.count("ab"), 1);
+}
+
+TEST(UnfinishedRuns, MoveToTheProcessThatMeasuresThem) {
+  const TemporaryFolder folder;
+  Unfinished all(folder.path() / "r.jsonl"), part(folder.path() / "r.process-1.jsonl");
+  for (const std::string key : {"aa", "bb"}) all.add(alternation(key, 0)), all.add(alternation(key, 1));
+  all.move("aa", part);
+  EXPECT_EQ(all.count("aa"), 0);
+  EXPECT_EQ(part.count("aa"), 2);
+  EXPECT_EQ(all.count("bb"), 2);
+  part.move_all(all);
+  EXPECT_EQ(all.count("aa"), 2);
+  EXPECT_FALSE(std::filesystem::exists(part.folder()));
+  all.drop_all();
+  EXPECT_FALSE(std::filesystem::exists(all.folder()));
+}
+
+}  // namespace
+}  // namespace foretoken::test

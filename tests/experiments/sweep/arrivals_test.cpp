@@ -127,10 +127,13 @@ void expect_open_loop(const json& m) {
   EXPECT_NEAR(shares + m["idle_seconds"].get<double>(), seconds, 0.01 * seconds);
 }
 
-// Twelve short requests in some seconds, most of which nothing runs. Were sleeping a stop, nothing could be measured.
+// Twelve short requests, at a sixth of the rate at which they can be served. Were sleeping a stop, nothing could be
+// measured.
 TEST_F(Runs, AnOpenLoopSleepsWhileNothingRuns) {
-  const json line =
-      measured(with_rate(4, {{"workload", {{"max_new_tokens", 3}, {"ttft_limit", 30}, {"tpot_limit", 30}}}}));
+  json shorter = {{"workload", {{"max_new_tokens", 3}}}};
+  const double closed = measured(shorter)["repeats"][1]["baseline"]["seconds"];
+  shorter["workload"].update({{"ttft_limit", 60}, {"tpot_limit", 60}});
+  const json line = measured(with_rate(std::max(1.0, 12 / closed / 6), shorter));
   for (const json& repeat : line["repeats"])
     for (const char* side : {"baseline", "speculative"}) {
       const json& m = repeat[side];

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/sweep/alternation.h"
 #include "experiments/sweep/runner.h"
 
 namespace foretoken::test {
@@ -65,24 +66,24 @@ TEST(Labels, BaselinesAreTheRunsWithoutDrafterAndPolicy) {
   EXPECT_NE(baseline_of(other), baseline_of(run));
 }
 
-// Measured once for each alternation of runs with one baseline.
-TEST(SharedBaselines, AreMeasuredOnce) {
+// Measured once in a round for all runs with one baseline.
+TEST(SharedBaselines, AreMeasuredOnceARound) {
   Baselines shared;
   int measured = 0;
-  const auto once = [&] {
-    Taken taken;
-    taken.measured.measure = ++measured;
-    return taken;
-  };
-  const json a{{"drafter", "x"}, {"seed", 1}}, b{{"drafter", "y"}, {"seed", 1}}, c{{"drafter", "x"}, {"seed", 2}};
+  const auto once = [&] { return json(++measured); };
+  const json a{{"drafter", "x"}, {"policy", 1}, {"seed", 1}}, b{{"drafter", "y"}, {"policy", 2}, {"seed", 1}},
+      c{{"drafter", "x"}, {"policy", 1}, {"seed", 2}};
   EXPECT_FALSE(shared.known(a));
-  EXPECT_EQ(shared.of(a, 0, once).measured.measure, 1);
+  EXPECT_EQ(shared.of(a, once), 1);
   EXPECT_TRUE(shared.known(b));
   EXPECT_FALSE(shared.known(c));
-  EXPECT_EQ(shared.of(b, 0, once).measured.measure, 1);
-  EXPECT_EQ(shared.of(b, 1, once).measured.measure, 2);
-  EXPECT_EQ(shared.of(a, 1, once).measured.measure, 2);
-  EXPECT_EQ(shared.of(c, 0, once).measured.measure, 3);
+  EXPECT_EQ(shared.of(b, once), 1);
+  EXPECT_EQ(shared.of(c, once), 2);
+  shared.clear();
+  EXPECT_FALSE(shared.known(a));
+  EXPECT_EQ(shared.of(b, once), 3);
+  shared.put(c, 9);
+  EXPECT_EQ(shared.of(c, once), 9);
   EXPECT_EQ(measured, 3);
 }
 

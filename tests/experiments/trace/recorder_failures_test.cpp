@@ -73,7 +73,7 @@ class RecordedByHand : public testing::Test, public TracedRuns {
         {{"run", run}, {"key", key_of(run)}, {"dense", false}, {"race", false}, {"learns", false}, {"positions", 512}},
         requests);
     measure(
-        *engine, jobs, run["engine"]["batch"], [](double) {},
+        *engine, jobs, run["engine"]["batch"].get<int>(), [](double) {},
         [&](const StepReport& r) {
           const TracedStep s = recorder.step(r, false);
           watch(r, s);

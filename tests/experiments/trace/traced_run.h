@@ -53,7 +53,7 @@ class TracedRuns {
   Measured measured(const json& changes, const Registries& registries, Side side = Side::speculative) {
     const json run = complete_run(demo_run(changes), registries, "test");
     const auto engine = bench.engine(run, side, "", registries);
-    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"], [](double) {});
+    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"].get<int>(), [](double) {});
   }
 
   Workbench bench;

@@ -1,4 +1,4 @@
-"""Makes the tables of README.md and of experiments/results/cpu/README.md from the committed results.
+"""Makes the tables of README.md and of the pages of experiments/results from the committed results.
 
     python3 experiments/readme_tables.py             # writes them
     python3 experiments/readme_tables.py --check     # exit code 1 where a page has others
@@ -12,15 +12,15 @@ import gzip
 import json
 import re
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent / "peers")]
 import llama_bench
+import result_tables
+from result_tables import RESULTS, cells, speedup, table
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "experiments" / "results"
 PLACE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end of table -->\n)", re.DOTALL)
 STEPS_COMMIT = "7562db900830"
 STEPS = {  # rows of the table: scenarios of steps.jsonl.gz
@@ -37,15 +37,8 @@ class Figures:
     """Runs of a committed sweep by what tells them apart."""
 
     def __init__(self, program, name, drafter=None):
-        shown = subprocess.run([*program, "show", RESULTS / name, "--json"], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, text=True)
-        if shown.returncode != 0:
-            sys.exit(f"readme_tables.py: {' '.join(program)} cannot show {name}; see what it says above.")
-        self.runs = {}
-        for cell in json.loads(shown.stdout)["cells"]:
-            run = cell["run"]
-            if drafter in (None, run["drafter"].get("model")):
-                self.runs[self.key(run)] = cell["figures"]
+        self.runs = {self.key(run): figures for run, figures in cells(program, name)
+                     if drafter in (None, run["drafter"].get("model"))}
 
     @staticmethod
     def key(run):
@@ -53,20 +46,6 @@ class Figures:
 
     def all(self, place):
         return sorted({key[place] for key in self.runs})
-
-
-def table(head, ruler, rows):
-    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, *rows)]
-    return "\n".join([lines[0], ruler, *lines[1:]]) + "\n"
-
-
-def speedup(figures, unclear=""):
-    """Bold where it is slower, marked where the interval contains 1."""
-    s = figures["speedup"]
-    text = f"{s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]"
-    if s["high"] < 1:
-        return f"**{text}**"
-    return text + (unclear if s["low"] <= 1 else "")
 
 
 def three_digits(ms):
@@ -147,6 +126,7 @@ def peer_times(_):
 PAGES = {
     "README.md": {"steps": steps, "inflated": inflated, "quickstart": quickstart, "peer": peer},
     "experiments/results/cpu/README.md": {"peer_times": peer_times},
+    "experiments/results/tables.md": result_tables.TABLES,
 }
 
 

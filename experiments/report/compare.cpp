@@ -63,7 +63,7 @@ Resampled ratio_of(const RunPair& pair, const Figure& figure) {
   const bool timed = figure.interval == &Summary::speedup || figure.interval == &Summary::tokens_per_second,
              once = pair.a->prompts_alone || pair.b->prompts_alone;  // prompts cancel, the machine is left
   if (!failure(pair).empty() || !same_prompts(pair) || !a.bounded() || !b.bounded() || (timed && once))
-    return {b.value / a.value, {}};
+    return {b.value / a.value};
   return resampled_ratio(base, other, false);
 }
 

@@ -103,7 +103,7 @@ Interval without_bounds(const Interval& interval) {
   return {interval.value, kUnknown, kUnknown};
 }
 
-constexpr int kFewestPrompts = 8;  // of a category with intervals
+constexpr int kFewestPrompts = 10;  // of a category with intervals
 
 CategoryFigures category_figures(const Experiment& e, const std::string& name, const std::vector<int>& p, bool timed) {
   CategoryFigures found{name, int(p.size()), alpha_of(e, p), tau_of(e, p), paired_interval(speedups(e, p))};

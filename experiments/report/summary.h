@@ -22,7 +22,7 @@ struct PositionFigures {
   Interval rate_interval = Interval::unknown();  // prompts vary; unknown in lines older than the counts of requests
 };
 
-// Of fewer than eight prompts the intervals have no bounds: so few resample to hardly more than themselves.
+// Of fewer than ten prompts the intervals have no bounds: so few resample to hardly more than themselves.
 struct CategoryFigures {
   std::string name;
   int prompts = 0;

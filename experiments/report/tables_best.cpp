@@ -34,7 +34,7 @@ std::vector<std::vector<std::size_t>> groups_of(const View& view) {
 
 // Without bounds where the interval of the run has none.
 Resampled resampled_speedup(const Summary& s) {
-  return s.speedup.bounded() ? resampled(s.samples.speedup) : Resampled{s.speedup.value, {}};
+  return s.speedup.bounded() ? resampled(s.samples.speedup) : Resampled{s.speedup.value};
 }
 
 // Those of a group that are not clearly slower than its fastest.
@@ -48,7 +48,7 @@ std::vector<std::size_t> as_good_as(const View& view, std::size_t fastest, const
     const bool comparable = s.samples.prompts == base.samples.prompts && s.speedup.bounded() &&
                             base.speedup.bounded() && !s.prompts_alone && !base.prompts_alone;
     ratios.push_back(comparable ? resampled_ratio(base.samples.speedup, s.samples.speedup, false)
-                                : Resampled{s.speedup.value / base.speedup.value, {}});
+                                : Resampled{s.speedup.value / base.speedup.value});
     others.push_back(i);
   }
   const std::vector<Interval> intervals = simultaneous_intervals(ratios);

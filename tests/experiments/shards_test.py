@@ -208,7 +208,8 @@ class Shards(InFolder):
         kept = [json.loads(path.read_text()) for path in folder.glob("*.json")]
         self.assertEqual({one["alternation"] for one in kept}, {0, 1}, "in rounds")
         self.gpus("--gpus", "0,1")
-        lines = {line["key"]: line for line in map(json.loads, (self.here / "results/sweep.jsonl").open())}
+        text = (self.here / "results/sweep.jsonl").read_text()
+        lines = {line["key"]: line for line in map(json.loads, text.splitlines())}
         self.assertEqual((len(lines), self.files()), (4, ["sweep.jsonl"]))
         for one in kept:
             repeat = lines[one["key"]]["repeats"][one["alternation"]]

@@ -32,19 +32,19 @@ TEST(Summary, AFewPromptsOfACategoryHaveNoInterval) {
     for (const char* side : {"speculative", "baseline"}) {
       json& all = repeat[side];
       const json once = all["requests"];
-      for (int copy = 1; copy < 3; ++copy)
+      for (int copy = 1; copy < 4; ++copy)
         for (json request : once) {
           request["prompt"] = request["prompt"].get<int>() + 6 * copy;
           all["requests"].push_back(request);
         }
       for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted", "prompt_tokens", "seconds"})
-        all[key] = 3 * all[key].get<double>();
+        all[key] = 4 * all[key].get<double>();
     }
   const Summary many = summarize(line);
   ASSERT_EQ(many.error, "");
   ASSERT_EQ(many.categories.size(), 2u);
   for (const CategoryFigures& category : many.categories) {
-    EXPECT_EQ(category.prompts, 9);
+    EXPECT_EQ(category.prompts, 12);
     EXPECT_TRUE(category.alpha.bounded() && category.tau.bounded() && category.speedup.bounded());
   }
 }

@@ -49,7 +49,7 @@ TEST(Statistics, OneRatioIsAsWideAsItsOwnInterval) {
   Measurements measured(9, 3);
   for (int p = 0; p < 9; ++p)
     for (int r = 0; r < 3; ++r) measured.at(p, r) = {10, 1 + 0.1 * p + 0.05 * r, 10, 2};
-  const Resampled ratio = resampled(measured), unbounded{1.5, {}};
+  const Resampled ratio = resampled(measured), unbounded{1.5};
   const Interval alone = interval_of(ratio);
   const std::vector<Interval> all = simultaneous_intervals(std::vector<Resampled>{ratio, unbounded});
   EXPECT_NEAR(all[0].low, alone.low, 0.03 * alone.width());

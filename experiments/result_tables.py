@@ -1,0 +1,118 @@
+"""The tables of experiments/results/tables.md: whole sweeps, from their committed results. Used by readme_tables.py."""
+
+import gzip
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def table(head, ruler, rows):
+    lines = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, *rows)]
+    return "\n".join([lines[0], ruler, *lines[1:]]) + "\n"
+
+
+def speedup(figures, unclear=""):
+    """Bold where it is slower, marked where the interval contains 1."""
+    s = figures["speedup"]
+    text = f"{s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]"
+    if s["high"] < 1:
+        return f"**{text}**"
+    return text + (unclear if s["low"] <= 1 else "")
+
+
+def cells(program, name):
+    """(run, figures) of every run of a committed sweep."""
+    shown = subprocess.run([*program, "show", RESULTS / name, "--json"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, text=True)
+    if shown.returncode != 0:
+        sys.exit(f"readme_tables.py: {' '.join(program)} cannot show {name}; see what it says above.")
+    return [(cell["run"], cell["figures"]) for cell in json.loads(shown.stdout)["cells"]]
+
+
+def source(name):
+    """What a sweep was measured with, as a sentence: the machine, the commit, how much."""
+    with gzip.open(RESULTS / name, "rt") as file:
+        lines = [json.loads(line) for line in file]
+    last = {line["key"]: line for line in lines if "repeats" in line}.values()
+    machines = sorted({", ".join(filter(None, (line["machine"].get("description", ""), line["machine"]["cpu"],
+                                               f"{line['machine']['cores']} cores"))) for line in last})
+    commits = sorted({line["commit"] for line in last})
+    dates = sorted({line["date"][:10] for line in last})
+    repeats = sorted({len(line["repeats"]) for line in last})
+    said = (f"`{name}`: {len(last)} runs of {' or '.join(map(str, repeats))} alternations. {'; '.join(machines)}. Commit "
+            f"{', '.join(commits)}, {', '.join(dates)}.")
+    return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
+
+
+def by(found, *pointers):
+    """Figures by the values under these pointers of their runs."""
+    def value(run, pointer):
+        for key in pointer.split("/"):
+            run = run[key]
+        return json.dumps(run) if isinstance(run, (list, dict)) else run
+    return {tuple(value(run, p) for p in pointers): figures for run, figures in found}
+
+
+def values(figures, place):
+    return list(dict.fromkeys(key[place] for key in figures))
+
+
+def number(figures, name):
+    return f"{figures[name]['value']:.2f}"
+
+
+def formats(program, name, columns="engine/batch"):
+    """Speedup of a target that drafts for itself in another format, one column for each value of `columns`."""
+    found = by(cells(program, name), "target/dtype", "drafter/dtype", "target/kv_dtype", columns)
+    across, rows = sorted(values(found, 3)), []
+    for key in dict.fromkeys(key[:3] for key in found):
+        of = [found[*key, value] for value in across]
+        rows.append((*key, number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of)))
+    head = ("target", "draft", "caches", "alpha", "tau", *(f"batch {value}" for value in across))
+    return source(name) + table(head, "|---|---|---|--:|--:|" + "---|" * len(across), rows)
+
+
+def trees_by_batch(program, *names):
+    """Exact verifiers on draft trees, by temperature, nodes and batch."""
+    rows, text = [], ""
+    for name in names:
+        found = by(cells(program, name), "verifier/name", "drafter/draws", "sampling/temperature", "policy/nodes",
+                   "engine/batch")
+        batches = sorted(values(found, 4))
+        text += source(name)
+        for key in dict.fromkeys(key[:4] for key in found):
+            of = [found[*key, batch] for batch in batches]
+            rows.append((f"`{key[0]}`", key[1].replace("_", " "), str(key[2]), str(key[3]), number(of[0], "tau"),
+                         *map(speedup, of)))
+    head = ("verifier", "siblings", "T", "nodes", "tau", *(f"batch {batch}" for batch in batches))
+    return text + table(head, "|---|---|--:|--:|--:|" + "---|" * len(batches), rows)
+
+
+def trees_by_nodes(program, *names):
+    """Tokens per round of every exact verifier, by shape, temperature and nodes."""
+    rows, text = [], ""
+    for name in names:
+        found = by(cells(program, name), "verifier/name", "drafter/draws", "drafter/shape", "sampling/temperature",
+                   "policy/nodes")
+        nodes = sorted(values(found, 4))
+        text += source(name)
+        for key in dict.fromkeys(key[:4] for key in found):
+            of = [found.get((*key, n)) for n in nodes]
+            rows.append((key[2], str(key[3]), f"`{key[0]}`", key[1].replace("_", " "),
+                         *(number(f, "tau") if f else "-" for f in of), speedup(of[0]), speedup(of[-1])))
+    head = ("shape", "T", "verifier", "siblings", *(f"tau, {n} nodes" for n in nodes),
+            f"speedup, {nodes[0]} nodes", f"{nodes[-1]} nodes")
+    rows.sort(key=lambda row: (row[0], float(row[1]), row[3], row[2]))
+    return text + table(head, "|---|--:|---|---|" + "--:|" * len(nodes) + "---|---|", rows)
+
+
+TABLES = {
+    "formats_inflated": lambda program: formats(program, "h100/formats_inflated.jsonl.gz"),
+    "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated.jsonl.gz"),
+    "formats": lambda program: formats(program, "cpu/formats.jsonl.gz"),
+    "trees": lambda program: trees_by_nodes(program, "cpu/trees.jsonl.gz", "cpu/trees_without_repeats.jsonl.gz"),
+}

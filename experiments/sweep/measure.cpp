@@ -10,6 +10,7 @@
 #include "experiments/report/time_counts.h"
 #include "experiments/sweep/conversations.h"
 #include "experiments/sweep/engine_memory.h"
+#include "experiments/sweep/service.h"
 #include "experiments/sweep/step_counts.h"
 #include "experiments/sweep/stops.h"
 #include "kernels/error.h"
@@ -23,48 +24,10 @@ namespace {
 using Clock = Loop::Clock;
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-struct Service {
-  Clock::time_point submitted, first, last, finished;
-  double share = 0, steady_share = 0;
-  long steady_tokens = 0;
-  std::vector<long> tested_at, accepted_at;
-  long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
-  std::optional<double> log_probability;  // of its output, if requested
-  double queued = 0;                      // from the arrival to its first step
-  bool placed = false, started = false;
-  Finish finish = Finish::running;
-  std::string failure;
-};
-
 json to_json(int rows, const StepsOfRows& s) {
   return {{"rows", rows},        {"steps", s.steps},     {"sequences", s.sequences},
           {"levels", s.levels},  {"drafted", s.drafted}, {"draft_seconds", s.draft_seconds},
           {"seconds", s.seconds}};
-}
-
-json to_json(const Job& job, const Service& s) {
-  json request = {{"prompt", job.prompt},
-                  {"turn", job.turn},
-                  {"category", job.category.empty() ? json() : json(job.category)},
-                  {"prompt_tokens", s.prompt_tokens},
-                  {"tokens", s.tokens},
-                  {"first_tokens", s.first_tokens},
-                  {"seconds", seconds(s.finished - s.submitted)},
-                  {"share_seconds", s.share},
-                  {"decode_seconds", seconds(s.finished - s.first)},
-                  {"ttft", seconds(s.first - s.submitted)},
-                  {"rounds", s.rounds},
-                  {"drafted", s.drafted},
-                  {"tested", s.tested},
-                  {"accepted", s.accepted},
-                  {"tested_at", s.tested_at},
-                  {"accepted_at", s.accepted_at},
-                  {"steady_tokens", s.steady_tokens},
-                  {"steady_seconds", s.steady_share},
-                  {"finish", name_of(s.finish)}};
-  if (s.log_probability) request["log_probability"] = *s.log_probability;
-  if (s.finish == Finish::failed) request["failure"] = s.failure;
-  return request;
 }
 
 json to_json(const Phases& p) {
@@ -240,34 +203,57 @@ SequenceId submit(Engine& engine, const Job& job, std::vector<Token> prompt, Seq
   }
 }
 
+// Submits requests when they are due.
+class Submissions {
+ public:
+  Submissions(Engine& engine, const std::vector<Job>& jobs, const Loop& loop, Books& books)
+      : engine_(engine), jobs_(jobs), loop_(loop), books_(books), waiting_(jobs), ids_(jobs.size()) {}
+
+  void submit_due() {
+    for (; waiting_.ready() && loop_.due(count_, books_.finished(), Clock::now() - start_); ++count_) {
+      const std::size_t job = waiting_.next();
+      const int first = jobs_[job].first;
+      std::vector<Token> prompt = waiting_.prompt(job);
+      const std::size_t tokens = prompt.size();
+      ids_[job] = submit(engine_, jobs_[job], std::move(prompt), first >= 0 ? ids_[std::size_t(first)] : 0);
+      books_.submitted(job, ids_[job], tokens, loop_.open() ? next_arrival() : Clock::now());
+    }
+  }
+  void ended(const Sequence& q) {
+    for (const std::size_t job : waiting_.ended(books_.job_of(q.id), q)) books_.left_out(job), ++count_;
+  }
+  // Of an open loop.
+  Clock::time_point next_arrival() const { return start_ + loop_.arrival(count_); }
+  Clock::time_point start() const { return start_; }
+
+ private:
+  Engine& engine_;
+  const std::vector<Job>& jobs_;
+  const Loop& loop_;
+  Books& books_;
+  Conversations waiting_;
+  std::vector<SequenceId> ids_;
+  std::size_t count_ = 0;  // submitted or left out
+  const Clock::time_point start_ = Clock::now();
+};
+
 }  // namespace
 
 Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
                  const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
   Books books(jobs, loop);
   EngineMemory memory(engine);
-  std::vector<SequenceId> ids(jobs.size());
-  Conversations waiting(jobs);
-  std::size_t submitted = 0;  // or left out
   const std::uint64_t prefix_before = engine.target().cache().prefix_rows_reused();
   const auto tell = [&] { after_step(double(books.finished()) / double(jobs.size())); };
-  const auto start = Clock::now();
-  const auto arrival = [&](std::size_t i) { return start + loop.arrival(i); };
-  auto last = start;
+  Submissions submissions(engine, jobs, loop, books);
+  auto last = submissions.start();
   double processor = processor_seconds();
   while (books.finished() < jobs.size()) {
-    for (; waiting.ready() && loop.due(submitted, books.finished(), Clock::now() - start); ++submitted) {
-      const std::size_t next = waiting.next();
-      const int first = jobs[next].first;
-      std::vector<Token> prompt = waiting.prompt(next);
-      const std::size_t tokens = prompt.size();
-      ids[next] = submit(engine, jobs[next], std::move(prompt), first >= 0 ? ids[std::size_t(first)] : 0);
-      books.submitted(next, ids[next], tokens, loop.open() ? arrival(next) : Clock::now());
-    }
+    submissions.submit_due();
     if (engine.idle()) {
-      sleep_until(arrival(submitted), tell);
+      sleep_until(submissions.next_arrival(), tell);
       const auto now = Clock::now();
-      books.slept(seconds(now - std::exchange(last, now)), seconds(now - arrival(submitted)));
+      books.slept(seconds(now - std::exchange(last, now)), seconds(now - submissions.next_arrival()));
       processor = processor_seconds();
       continue;
     }
@@ -277,14 +263,14 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
     const auto now = Clock::now();
     const double used = processor_seconds();
     books.step(report, seconds(now - std::exchange(last, now)), used - std::exchange(processor, used), steady);
-    for (const Sequence& q : report.finished)
-      for (const std::size_t job : waiting.ended(books.job_of(q.id), q)) books.left_out(job), ++submitted;
+    for (const Sequence& q : report.finished) submissions.ended(q);
     memory.step(report);
     watch(report);
     tell();
   }
   // Until the last step ended, as the requests' shares are: what follows it is bookkeeping.
-  Measured found = books.close(seconds(last - start), engine.target().cache().prefix_rows_reused() - prefix_before);
+  Measured found =
+      books.close(seconds(last - submissions.start()), engine.target().cache().prefix_rows_reused() - prefix_before);
   found.measure["memory"] = memory.figures();
   return found;
 }

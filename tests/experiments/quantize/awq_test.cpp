@@ -1,8 +1,10 @@
 // Where AWQ cuts a group: at the widest group that it cuts, and no wider. And what a device that tells passes on.
 #include "experiments/quantize/awq.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include <gtest/gtest.h>
 
@@ -65,48 +67,37 @@ template <class T> Tensor host(const std::vector<T>& values, DType dtype) {
 
 using Operation = std::function<Tensor(Backend&)>;
 
-// Operations in memory, each by its result.
-std::vector<std::pair<std::string, Operation>> operations() {
+using Operations = std::vector<std::pair<std::string, Operation>>;
+
+Tensor zeros(Shape shape, DType dtype) {
+  const Tensor t = Tensor::host(std::move(shape), dtype);
+  std::memset(t.raw(), 0, std::size_t(t.bytes()));
+  return t;
+}
+
+template <class F> Tensor changed(const Tensor& t, const F& change) { return change(t), t; }
+
+// Operations on tokens and their distributions, each by its result.
+Operations operations_on_tokens() {
   static const Tensor row = numbers({1, 4}, 5);
-  const auto zeros = [](Shape shape, DType dtype) {
-    const Tensor t = Tensor::host(std::move(shape), dtype);
-    std::memset(t.raw(), 0, std::size_t(t.bytes()));
-    return t;
-  };
-  const auto changed = [](const Tensor& t, const auto& change) { return change(t), t; };
   return {
-      {"copy",
-       [=](Backend& b) { return changed(zeros({2, 3}, DType::f32), [&](Tensor t) { b.copy(numbers({2, 3}), t); }); }},
-      {"fetch",
-       [=](Backend& b) { return changed(zeros({2, 3}, DType::f32), [&](Tensor t) { b.fetch(numbers({2, 3}), t); }); }},
-      {"rms_norm", [](Backend& b) { return b.rms_norm(numbers({2, 8}), numbers({8}, 3), 1e-5f); }},
-      {"head_norm",
-       [=](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.head_norm(t, numbers({4}, 3), 1e-5f); }); }},
-      {"silu_mul", [](Backend& b) { return b.silu_mul(numbers({2, 8})); }},
-      {"add", [=](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.add(t, numbers({2, 8}, 2)); }); }},
-      {"gather", [](Backend& b) { return b.gather(numbers({3, 4}), host<std::int32_t>({2, 0}, DType::i32)); }},
-      {"embed",
-       [](Backend& b) {
-         return b.embed(b.prepare(Weight::dense(numbers({5, 4}))), host<std::int32_t>({3, 1}, DType::i32));
-       }},
-      {"linear", [](Backend& b) { return b.linear(numbers({2, 4}), b.prepare(Weight::dense(numbers({3, 4}, 2)))); }},
       {"rank",
-       [=](Backend& b) {
+       [](Backend& b) {
          const Distributions p = b.distributions(numbers({1, 6}), std::vector{Warp{.temperature = 1}});
          return changed(zeros({1, 2}, DType::i32), [&](Tensor t) { b.rank(p, 2, t, zeros({1, 2}, DType::f32)); });
        }},
       {"draw",
-       [=](Backend& b) {
+       [](Backend& b) {
          const Distributions p = b.distributions(numbers({1, 6}), std::vector{Warp{.temperature = 0}});
          return changed(zeros({1}, DType::i32), [&](Tensor t) { b.draw(p, std::vector<TokenDraw>(1), t); });
        }},
       {"pick",
-       [=](Backend& b) {
+       [](Backend& b) {
          const Tensor known = host<std::int32_t>({7}, DType::i32), at = host<std::uint64_t>({0}, DType::u64);
          return changed(zeros({1}, DType::i32), [&](Tensor t) { b.pick(known, at, t, 9); });
        }},
       {"recall",
-       [=](Backend& b) {
+       [](Backend& b) {
          const Tensor at =
              host<std::uint64_t>({std::uint64_t(reinterpret_cast<std::uintptr_t>(row.raw()))}, DType::u64);
          return changed(zeros({1, 4}, DType::f32), [&](Tensor t) { b.recall(at, t); });
@@ -114,10 +105,33 @@ std::vector<std::pair<std::string, Operation>> operations() {
   };
 }
 
+// Operations in memory, each by its result.
+Operations operations() {
+  return {
+      {"copy",
+       [](Backend& b) { return changed(zeros({2, 3}, DType::f32), [&](Tensor t) { b.copy(numbers({2, 3}), t); }); }},
+      {"fetch",
+       [](Backend& b) { return changed(zeros({2, 3}, DType::f32), [&](Tensor t) { b.fetch(numbers({2, 3}), t); }); }},
+      {"rms_norm", [](Backend& b) { return b.rms_norm(numbers({2, 8}), numbers({8}, 3), 1e-5f); }},
+      {"head_norm",
+       [](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.head_norm(t, numbers({4}, 3), 1e-5f); }); }},
+      {"silu_mul", [](Backend& b) { return b.silu_mul(numbers({2, 8})); }},
+      {"add", [](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.add(t, numbers({2, 8}, 2)); }); }},
+      {"gather", [](Backend& b) { return b.gather(numbers({3, 4}), host<std::int32_t>({2, 0}, DType::i32)); }},
+      {"embed",
+       [](Backend& b) {
+         return b.embed(b.prepare(Weight::dense(numbers({5, 4}))), host<std::int32_t>({3, 1}, DType::i32));
+       }},
+      {"linear", [](Backend& b) { return b.linear(numbers({2, 4}), b.prepare(Weight::dense(numbers({3, 4}, 2)))); }},
+  };
+}
+
 // It does what the device does, and tells of products alone.
 TEST(ObservingBackend, DoesWhatItsDeviceDoes) {
   const auto device = make_cpu_backend(1);
-  for (const auto& [name, operation] : operations()) {
+  Operations all = operations();
+  std::ranges::move(operations_on_tokens(), std::back_inserter(all));
+  for (const auto& [name, operation] : all) {
     int told = 0;
     ObservingBackend observing(*device, [&](const Tensor&) { ++told; });
     const Tensor want = operation(*device), found = operation(observing);

@@ -10,9 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-class Whole : public ::testing::Test {
+class WholeShapes : public ::testing::Test {
  protected:
-  Whole() { register_drafters(registries_), register_verifiers(registries_); }
+  WholeShapes() { register_drafters(registries_), register_verifiers(registries_); }
 
   std::string refusal(const json& options, const json& policy) {
     json drafter = {{"name", "draft_tree"}, {"model", "anything"}, {"shape", {2, 1, 1}}};
@@ -31,7 +31,7 @@ class Whole : public ::testing::Test {
   }();
 };
 
-TEST_F(Whole, a_shape_beyond_every_budget_of_the_policy_is_refused) {
+TEST_F(WholeShapes, a_shape_beyond_every_budget_of_the_policy_is_refused) {
   EXPECT_EQ(refusal(json::object(), fixed(3, 7)), "");
   EXPECT_EQ(refusal(json::object(), fixed(64, 256)), "");
   EXPECT_EQ(refusal(json::object(), fixed(3, 6)),
@@ -42,12 +42,12 @@ TEST_F(Whole, a_shape_beyond_every_budget_of_the_policy_is_refused) {
   EXPECT_TRUE(test::says(refusal(json::object(), fixed(4, nullptr)), "at most 5 nodes"));
 }
 
-TEST_F(Whole, a_shape_that_may_be_cut_and_a_policy_that_never_drafts_are_not) {
+TEST_F(WholeShapes, a_shape_that_may_be_cut_and_a_policy_that_never_drafts_are_not) {
   EXPECT_EQ(refusal({{"cut", true}}, fixed(2, 3)), "");
   EXPECT_EQ(refusal(json::object(), fixed(0, nullptr)), "");
 }
 
-TEST_F(Whole, a_shape_deeper_than_the_context_is_refused_even_if_it_may_be_cut) {
+TEST_F(WholeShapes, a_shape_deeper_than_the_context_is_refused_even_if_it_may_be_cut) {
   EXPECT_EQ(refusal({{"shape", {1, 1, 1, 1}}, {"cut", true}}, fixed(4, nullptr)),
             "the shape of the drafter 'draft_tree' has 4 levels below the root, which the context of small, 4 tokens, "
             "can never hold; choose a shape of fewer levels");

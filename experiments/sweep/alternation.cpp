@@ -162,7 +162,10 @@ json Baselines::of(const json& run, const std::function<json()>& measure) {
 }
 
 json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
+  // Builds of changed sources that are not committed have one commit.
+  static const std::string program = fingerprint("/proc/self/exe");
   return {{"commit", kCommit},
+          {"program", program},
           {"version", kVersion},
           {"compiler", kCompiler},
           {"machine", machine_of(bench.backend(run.document["engine"]))},
@@ -201,6 +204,9 @@ double share_done(const json& run, double done, double measured_seconds) {
 json line_of(const Run& run, const std::vector<json>& alternations) {
   json line = line_of_run(run);
   const json& of = alternations.back().at("of");
+  for (const json& alternation : alternations)
+    if (!same_origin(alternation.at("of"), of))
+      throw Error("a file that the run reads, or the machine, changed while it was measured; measure it again");
   for (const char* field : {"commit", "version", "compiler", "machine", "sources", "promise", "target"})
     line[field] = of.at(field);
   if (of.contains("shared_baseline")) line["shared_baseline"] = true;

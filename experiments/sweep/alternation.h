@@ -32,7 +32,7 @@ class Baselines {
   std::map<std::string, nlohmann::json> measured_;
 };
 
-// What measures a run now: {"commit", "version", "compiler", "machine", "sources"}.
+// What measures a run now: {"commit", "program" (a hash), "version", "compiler", "machine", "sources"}.
 nlohmann::json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside);
 
 // Alternation number k, from 0: {"schema", "key", "alternation": k, "of": origin_now() and what the engine says of

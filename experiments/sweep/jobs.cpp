@@ -55,7 +55,7 @@ class Serving {
  private:
   // Draws are named by stream and position: turns of one stream would meet draws that the end of the turn before had
   // looked at.
-  static constexpr int kTurnBit = 56;
+  static constexpr int kTurnBit = 52;  // samples of a prompt lie below
 
   std::vector<Token> next(const std::string& text) const {
     return chat_ ? chat_->encode_next(*tokenizer_, text) : tokenizer_->encode(text, /*special=*/false);
@@ -85,7 +85,14 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
 }
 
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
-  constexpr std::size_t kTokens = 16;  // of the first batch, at most
+  constexpr std::size_t kTokens = 16;       // of the first batch, at most
+  std::vector<int> place(jobs.size(), -1);  // among the first turns
+  int first_turns = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    if (jobs[i].after < 0) place[i] = first_turns++;
+  for (Job& job : jobs)
+    if (job.first >= 0) job.first = place[std::size_t(job.first)];
+  std::erase_if(jobs, [](const Job& job) { return job.after >= 0; });
   jobs.resize(std::min(jobs.size(), 2 * batch));
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     int& most = jobs[i].request.limits.max_new_tokens;

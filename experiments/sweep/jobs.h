@@ -20,9 +20,10 @@ constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are 
 // once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
-// The warm-up requests, served before a run is measured: its first ones, shortened. They end one after another and
-// others start, so every batch size (above 16: sizes close together) and mixes of prompts and decoding occur, if the
-// run has enough requests. A device may time its implementations of a product when it first gets a number of rows.
+// The warm-up requests, served before a run is measured: its first ones (of conversations the first turns), shortened.
+// They end one after another and others start, so every batch size (above 16: sizes close together) and mixes of
+// prompts and decoding occur, if the run has enough requests. A device may time its implementations of a product when
+// it first gets a number of rows.
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
 
 }  // namespace foretoken

@@ -36,7 +36,7 @@ Taken measure_kept(const std::function<Measured()>& measure, bool settle, const 
     Measured found = measure();
     const double seconds = found.measure.at("seconds"), lost = found.measure.value("stopped_seconds", 0.0);
     const bool recorded = settle && thrown.empty() && found.measure.at("recorded") != 0,
-               halted = lost > kStopped * seconds;
+               halted = lost > kStopped * (seconds - found.measure.value("idle_seconds", 0.0));
     if (!recorded && !halted) {
       taken.measured = std::move(found);
       break;

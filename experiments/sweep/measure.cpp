@@ -48,8 +48,9 @@ class Books {
         loop_(loop),
         services_(jobs.size()),
         texts_(jobs.size()),
-        first_requests_(std::min(jobs.size(), std::size_t(loop.places()))),
-        to_start_(first_requests_) {}
+        to_submit_(std::min(std::size_t(std::ranges::count_if(jobs, [](const Job& j) { return j.after < 0; })),
+                            std::size_t(loop.places()))),
+        to_start_(to_submit_) {}
 
   // Whether the requests that came first, as many as there are places, have all emitted.
   bool filled() const { return to_start_ == 0; }
@@ -58,6 +59,7 @@ class Books {
   void submitted(std::size_t job, SequenceId id, std::size_t prompt_tokens, Clock::time_point arrived) {
     job_of_[id] = job;
     services_[job].submitted = arrived;
+    if (to_submit_ > 0) services_[job].fills = true, --to_submit_;
     services_[job].prompt_tokens = long(prompt_tokens);
   }
 
@@ -158,7 +160,7 @@ class Books {
   void start(std::size_t job, Clock::time_point now) {
     Service& s = services_[job];
     s.started = true, s.first = now, s.first_tokens = s.tokens;
-    to_start_ -= job < first_requests_;
+    to_start_ -= s.fills;
   }
 
   void add_time(const StepReport& report) {
@@ -178,7 +180,7 @@ class Books {
   std::vector<Service> services_;
   std::vector<std::vector<Token>> texts_;
   std::unordered_map<SequenceId, std::size_t> job_of_;
-  std::size_t first_requests_ = 0, to_start_ = 0;
+  std::size_t to_submit_ = 0, to_start_ = 0;  // of the requests that first fill the places
   Phases phases_;
   Stops stops_;
   TimeCounts gaps_;  // between a request's rounds

@@ -145,7 +145,7 @@ std::string description_of(const json& machine) {
 bool same_origin(const json& a, const json& b) {
   const auto of = [](json origin) {
     if (origin["machine"].is_object()) origin["machine"]["description"] = description_of(origin["machine"]);
-    return json{origin["commit"], origin["compiler"], origin["machine"], origin["sources"]};
+    return json{origin["commit"], origin["program"], origin["compiler"], origin["machine"], origin["sources"]};
   };
   return of(a) == of(b);
 }

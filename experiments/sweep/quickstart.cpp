@@ -115,9 +115,9 @@ int quickstart(const QuickstartOptions& options) {
   spdlog::info("{} runs of {} prompts with up to {} new tokens each, in at least {} alternations with plain decoding",
                runs.size(), size.prompts, size.max_new_tokens, kAlternations);
 
-  Unfinished(options.results).drop_all();
   if (const auto older = set_aside(options.results, result_lines()); !older.empty())
     spdlog::info("older results were renamed to {}", older.string());
+  Unfinished(options.results).drop_all();  // only now is it sure that no other program writes there
   const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
   std::vector<std::string> tables;  // the main table; other tables by `foretoken show`
   if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};

@@ -68,7 +68,7 @@ Rounds::Rounds(const std::vector<Run>& runs, Workbench& bench, const SweepOption
 void Rounds::resume(Course& course) {
   const std::string& key = course.run.key;
   const int count = unfinished_.count(key);
-  if (count == 0) return;
+  if (count == 0) return unfinished_.drop(key);  // later ones than a damaged first are of another sweep
   json now;
   const bool known = failure_of([&] { now = origin_now(course.run, bench_, options_.beside); }).empty();
   for (; course.done < count; ++course.done) {
@@ -91,7 +91,7 @@ void Rounds::measure(const std::function<void(const Run&)>& progress,
   failed_ = failed;
   for (int k = 0; std::ranges::any_of(courses_, [](const Course& c) { return !c.over; }); ++k) {
     const auto together =
-        std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && (c.done > k || c.wants_more()); });
+        std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && c.done == k && c.wants_more(); });
     baselines_.clear();
     if (options_.share_baselines) restore_baselines(k);
     for (Course& course : courses_) {
@@ -127,7 +127,7 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   alternation["together"] = together;
   ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
   if (course.wants_more()) return unfinished_.add(alternation);
-  std::vector<json> all = unfinished_.of(course.run.key);
+  std::vector<json> all = unfinished_.of(course.run.key, course.done - 1);
   all.push_back(std::move(alternation));
   finish(course, all);
 }

@@ -89,13 +89,18 @@ void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOpti
     const Work now = work();
     progress.show(now.finished, note, now.done - now.finished);
   };
+  // Asked after every step, within the time that is measured: it must not depend on the number of runs.
+  auto next = std::chrono::steady_clock::now();
+  const auto show_now_and_then = [&](const Run& run) {
+    constexpr std::chrono::milliseconds kPause(200);
+    if (const auto now = std::chrono::steady_clock::now(); now >= next) show(label_of(run)), next = now + kPause;
+  };
   watch_interrupts();
   for (Rounds& group : groups)
-    group.measure([&](const Run& run) { show(label_of(run)); },
-                  [&](const Run& run, const std::string& error) {
-                    progress.clear();
-                    spdlog::error("{}: {}", label_of(run), error);
-                  });
+    group.measure(show_now_and_then, [&](const Run& run, const std::string& error) {
+      progress.clear();
+      spdlog::error("{}: {}", label_of(run), error);
+    });
   show("");
 }
 

@@ -20,6 +20,7 @@ struct Service {
   std::optional<double> log_probability;  // of its output, if requested
   double queued = 0;                      // from the arrival to its first step
   bool placed = false, started = false;
+  bool fills = false;  // it is one of those that first fill the places
   Finish finish = Finish::running;
   std::string failure;
 };

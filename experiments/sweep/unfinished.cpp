@@ -45,7 +45,7 @@ void Unfinished::add(const json& alternation) {
   fs::create_directories(folder_, error);
   {
     std::ofstream out(part, std::ios::binary);
-    out << alternation.dump() << std::flush;
+    out << alternation.dump(-1, ' ', false, json::error_handler_t::replace) << std::flush;
     if (!out) error = std::make_error_code(std::errc::io_error);
   }
   if (!error) fs::rename(part, whole, error);
@@ -68,9 +68,9 @@ json Unfinished::at(const std::string& key, int k) const {
   return found;
 }
 
-std::vector<json> Unfinished::of(const std::string& key) const {
+std::vector<json> Unfinished::of(const std::string& key, int count) const {
   std::vector<json> all;
-  for (int k = 0, n = count(key); k < n; ++k) all.push_back(at(key, k));
+  for (int k = 0; k < count; ++k) all.push_back(at(key, k));
   return all;
 }
 

@@ -22,7 +22,7 @@ class Unfinished {
   int count(const std::string& key) const;
   // Number `k` of those, and all of them.
   nlohmann::json at(const std::string& key, int k) const;
-  std::vector<nlohmann::json> of(const std::string& key) const;
+  std::vector<nlohmann::json> of(const std::string& key, int count) const;
   void drop(const std::string& key);
   void drop_all();
   // Moves the alternations of a run, or all, to another file of results.

@@ -116,6 +116,29 @@ TEST_F(Turns, a_later_turn_goes_on_from_what_was_said) {
   }
 }
 
+TEST_F(Turns, a_warm_up_fills_the_places_with_first_turns) {
+  const auto jobs = jobs_of(run_of(workload({{"turns", 0}})).document, bench, "");
+  const auto few = warm_up_jobs(jobs, 2);
+  ASSERT_EQ(few.size(), 4u);
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    EXPECT_EQ(few[i].after, -1);
+    EXPECT_EQ(few[i].prompt, int(i));
+  }
+}
+
+// All six conversations run at once, so the places are full once their first turns have emitted.
+TEST_F(Turns, the_steady_window_begins_with_the_requests_that_fill_the_places) {
+  json changes = workload({{"turns", 3}, {"repeats", 6}, {"ignore_eos", true}, {"lengths", "equal"}});
+  changes["engine"]["batch"] = 6;
+  const json document = run_of(changes).document;
+  const Measured all =
+      measure(*bench.engine(document, Side::baseline, ""), jobs_of(document, bench, ""), 6, [](double) {});
+  long steady = 0;
+  for (const json& request : all.measure["requests"])
+    if (request["turn"] == 0 && request["prompt"] == 0) steady += request["steady_tokens"].get<long>();
+  EXPECT_GT(steady, 6 * 8 / 2) << "first turns count, but for their first step";
+}
+
 TEST_F(Turns, a_trace_takes_single_turns) {
   json run = demo(workload({{"turns", 2}}));
   run["trace"] = (folder_.path() / "trace.jsonl").string();

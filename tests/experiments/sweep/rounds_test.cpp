@@ -150,7 +150,7 @@ TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
   for (const int k : {0, 1, 3}) kept.add(alternation("aa", k));
   kept.add(alternation("ab", 0));
   EXPECT_EQ(kept.count("aa"), 2);
-  EXPECT_EQ(kept.of("aa")[1]["value"], 10);
+  EXPECT_EQ(kept.of("aa", 2)[1]["value"], 10);
   std::ofstream(kept.folder() / "aa-1.json") << "{\"alternation\": 1, ";
   EXPECT_EQ(kept.count("aa"), 1) << "a damaged one is measured again";
   kept.drop("aa");

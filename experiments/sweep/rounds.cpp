@@ -91,7 +91,7 @@ void Rounds::measure(const std::function<void(const Run&)>& progress,
   failed_ = failed;
   for (int k = 0; std::ranges::any_of(courses_, [](const Course& c) { return !c.over; }); ++k) {
     const auto together =
-        std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && c.done == k && c.wants_more(); });
+        std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && (c.done > k || c.wants_more()); });
     baselines_.clear();
     if (options_.share_baselines) restore_baselines(k);
     for (Course& course : courses_) {

@@ -57,23 +57,23 @@ def by(found, *pointers):
     return {tuple(value(run, p) for p in pointers): figures for run, figures in found}
 
 
-def values(figures, place):
-    return list(dict.fromkeys(key[place] for key in figures))
-
-
 def number(figures, name):
     return f"{figures[name]['value']:.2f}"
 
 
-def formats(program, name, columns="engine/batch"):
-    """Speedup of a target that drafts for itself in another format, one column for each value of `columns`."""
-    found = by(cells(program, name), "target/dtype", "drafter/dtype", "target/kv_dtype", columns)
-    across, rows = sorted(values(found, 3)), []
-    for key in dict.fromkeys(key[:3] for key in found):
-        of = [found[*key, value] for value in across]
-        rows.append((*key, number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of)))
-    head = ("target", "draft", "caches", "alpha", "tau", *(f"batch {value}" for value in across))
-    return source(name) + table(head, "|---|---|---|--:|--:|" + "---|" * len(across), rows)
+def across(found, place):
+    """The values at the last place of the keys, sorted; and for each key without it the figures at these, or None."""
+    last = sorted({key[place] for key in found})
+    return last, {key: [found.get((*key, value)) for value in last] for key in dict.fromkeys(k[:place] for k in found)}
+
+
+def formats(program, name):
+    """Speedup of a target that drafts for itself in another format, one column for each batch."""
+    found = by(cells(program, name), "target/dtype", "drafter/dtype", "target/kv_dtype", "engine/batch")
+    batches, figures = across(found, 3)
+    rows = [(*key, number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of)) for key, of in figures.items()]
+    head = ("target", "draft", "caches", "alpha", "tau", *(f"batch {batch}" for batch in batches))
+    return source(name) + table(head, "|---|---|---|--:|--:|" + "---|" * len(batches), rows)
 
 
 def trees_by_batch(program, *names):
@@ -82,10 +82,9 @@ def trees_by_batch(program, *names):
     for name in names:
         found = by(cells(program, name), "verifier/name", "drafter/draws", "sampling/temperature", "policy/nodes",
                    "engine/batch")
-        batches = sorted(values(found, 4))
+        batches, figures = across(found, 4)
         text += source(name)
-        for key in dict.fromkeys(key[:4] for key in found):
-            of = [found[*key, batch] for batch in batches]
+        for key, of in figures.items():
             rows.append((f"`{key[0]}`", key[1].replace("_", " "), str(key[2]), str(key[3]), number(of[0], "tau"),
                          *map(speedup, of)))
     head = ("verifier", "siblings", "T", "nodes", "tau", *(f"batch {batch}" for batch in batches))
@@ -98,10 +97,9 @@ def trees_by_nodes(program, *names):
     for name in names:
         found = by(cells(program, name), "verifier/name", "drafter/draws", "drafter/shape", "sampling/temperature",
                    "policy/nodes")
-        nodes = sorted(values(found, 4))
+        nodes, figures = across(found, 4)
         text += source(name)
-        for key in dict.fromkeys(key[:4] for key in found):
-            of = [found.get((*key, n)) for n in nodes]
+        for key, of in figures.items():
             rows.append((key[2], str(key[3]), f"`{key[0]}`", key[1].replace("_", " "),
                          *(number(f, "tau") if f else "-" for f in of), speedup(of[0]), speedup(of[-1])))
     head = ("shape", "T", "verifier", "siblings", *(f"tau, {n} nodes" for n in nodes),

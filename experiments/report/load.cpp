@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/report/divide.h"
 #include "experiments/report/latency.h"
 #include "experiments/report/summary.h"
 
@@ -14,8 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-double divide(double top, double bottom) { return bottom == 0 ? kUnknown : top / bottom; }
 
 // A number of the workload; none where it is absent or null.
 std::optional<double> of_workload(const json& run, const char* key) {

@@ -3,16 +3,13 @@
 #include <limits>
 #include <vector>
 
+#include "experiments/report/divide.h"
 #include "experiments/report/latency.h"
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
-
-double divide(double top, double bottom) {
-  return bottom == 0 ? std::numeric_limits<double>::quiet_NaN() : top / bottom;
-}
 
 Phases read_phases(const json& phases) {
   Phases found;

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "experiments/report/divide.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/side_figures.h"
 #include "experiments/report/theory.h"
@@ -20,10 +21,6 @@ using nlohmann::json;
 
 constexpr int kSchema = 1;
 constexpr double kNoMost = std::numeric_limits<double>::infinity();
-
-double divide(double top, double bottom) {
-  return bottom == 0 ? std::numeric_limits<double>::quiet_NaN() : top / bottom;
-}
 
 // Figures of some prompts
 

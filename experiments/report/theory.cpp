@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "experiments/report/divide.h"
 namespace foretoken {
 
 using nlohmann::json;
@@ -11,8 +12,6 @@ namespace {
 
 constexpr double kFullLength = 0.9;  // of the draft length; sequences end in the middle of a draft
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-double divide(double top, double bottom) { return bottom == 0 ? kUnknown : top / bottom; }
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
 #include "experiments/sweep/arrivals.h"
+#include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/kept.h"
@@ -30,8 +31,6 @@ using Clock = std::chrono::steady_clock;
 constexpr Side kSides[] = {Side::baseline, Side::speculative};
 
 const char* name_of(Side side) { return side == Side::baseline ? "baseline" : "speculative"; }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
 // verifier.

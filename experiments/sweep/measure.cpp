@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "experiments/report/time_counts.h"
+#include "experiments/sweep/clock.h"
 #include "experiments/sweep/conversations.h"
 #include "experiments/sweep/engine_memory.h"
 #include "experiments/sweep/service.h"
@@ -22,7 +23,6 @@ using nlohmann::json;
 namespace {
 
 using Clock = Loop::Clock;
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 json to_json(int rows, const StepsOfRows& s) {
   return {{"rows", rows},        {"steps", s.steps},     {"sequences", s.sequences},

@@ -10,6 +10,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
+#include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
@@ -28,10 +29,6 @@ constexpr double kLoading = 0.1;     // of the time: engines, warm-ups, tables
 constexpr double kSlack = 0.5;  // three alternations are planned for this share of a run's time: else more follow, and
                                 // other load on the machine does not exceed the time
 
-double since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 json resized(json run, const Size& size) {
   run["workload"]["limit"] = size.prompts, run["workload"]["max_new_tokens"] = size.max_new_tokens;
   return run;
@@ -44,7 +41,7 @@ double probe(const json& run, Side side, int tokens, Workbench& bench) {
   const auto engine = bench.engine(run, side, "");
   const auto start = std::chrono::steady_clock::now();
   measure(*engine, jobs, run.at("engine").at("batch").get<int>(), [](double) { check_interrupt(); });
-  return since(start) / double(jobs.size());
+  return seconds_since(start) / double(jobs.size());
 }
 
 // Runs that differ only in the draft length or the temperature cost about the same and share one measurement: the
@@ -105,7 +102,7 @@ int quickstart(const QuickstartOptions& options) {
   const std::vector<Run> plan = expand(document, settings, bench.registries(), file.string());
   const int most = int(read_prompts(locate(plan.front().document.at("workload").at("prompts"))).size());
   const Costs costs = measure_costs(plan, bench);
-  const double seconds = (1 - kLoading) * (options.seconds - since(start));
+  const double seconds = (1 - kLoading) * (options.seconds - seconds_since(start));
   const Size size = size_for(costs, kSlack * seconds, most);
   settings.push_back("/workload/limit=" + std::to_string(size.prompts));
   settings.push_back("/workload/max_new_tokens=" + std::to_string(size.max_new_tokens));
@@ -124,7 +121,7 @@ int quickstart(const QuickstartOptions& options) {
   if (!outcome.lines.empty()) print(show(outcome.lines, {options.format, tables, options.width}) + "\n");
   std::fflush(stdout);
   if (outcome.exit_code() == 0) tell_agreement(outcome);
-  spdlog::info("{:.0f} s; results are in {}", since(start), options.results);
+  spdlog::info("{:.0f} s; results are in {}", seconds_since(start), options.results);
   spdlog::info(
       "next: foretoken show {} (all tables: positions, categories, phases), notebooks/first_look.ipynb (plots), "
       "foretoken generate --help, experiments/README.md (your own sweep)",

@@ -7,6 +7,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/provenance.h"
 #include "framework/components/registry.h"
@@ -122,8 +123,7 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
         options_.share_baselines ? &baselines_ : nullptr);
   });
   course.part = 0;
-  if (!error.empty())
-    return fail(course, error, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (!error.empty()) return fail(course, error, seconds_since(start));
   alternation["together"] = together;
   ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
   if (course.wants_more()) return unfinished_.add(alternation);

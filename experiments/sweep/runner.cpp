@@ -9,6 +9,7 @@
 
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
+#include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
@@ -20,14 +21,6 @@
 namespace foretoken {
 
 using nlohmann::json;
-
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
                  const std::function<void(double)>& progress) {

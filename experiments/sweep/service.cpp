@@ -1,14 +1,10 @@
 #include "experiments/sweep/service.h"
 
+#include "experiments/sweep/clock.h"
+
 namespace foretoken {
 
 using nlohmann::json;
-
-namespace {
-
-double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
-
-}  // namespace
 
 json to_json(const Job& job, const Service& s) {
   json request = {{"prompt", job.prompt},

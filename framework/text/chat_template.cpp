@@ -103,6 +103,11 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n\v\f") + 1 - begin));
 }
 
+// A question, up to where its answer begins.
+std::string asked(const Form& form, std::string_view question) {
+  return form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;
+}
+
 }  // namespace
 
 const std::vector<std::string>& ChatTemplate::names() {
@@ -150,12 +155,12 @@ std::string ChatTemplate::text(std::string_view question, const std::optional<st
                   "' has no place for a system prompt; leave it out, or write it into the prompts");
     text += form.system_before + (form.trims ? trimmed(words) : words) + form.system_after;
   }
-  return text + form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;
+  return text + asked(form, question);
 }
 
 std::string ChatTemplate::next(std::string_view question) const {
   const Form& form = *find(name_);
-  return form.answered + form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;
+  return form.answered + asked(form, question);
 }
 
 void ChatTemplate::expect_marks(const Tokenizer& tokenizer) const {

@@ -121,9 +121,10 @@ std::vector<RunKey> keys_of_engine() {
              "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
              "other devices; fast: results may differ by rounding",
              {"fast", "invariant"}),
-      integer(
-          "/engine/step_rows", 0, 0, 1e6,
-          "the most rows (tokens) of one target forward, at least batch; 0: 512, or batch times the policy's nodes"),
+      integer("/engine/step_rows", 0, 0, 1e6,
+              "the most rows (tokens) of one target forward, at least batch; 0: batch times the policy's nodes, and "
+              "512 more "
+              "for prompts"),
       integer("/engine/page_rows", 16, 1, 4096,
               "positions of the target in one page of the KV pool; from 16 on rounded down to a multiple of 8"),
       integer("/engine/memory_mib", 256, 1, 1e7,

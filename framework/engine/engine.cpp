@@ -46,9 +46,12 @@ int judged_rows(const EngineOptions& o, int vocab) {
   return o.logits_mib == 0 ? kMostRows : int(std::clamp<std::int64_t>(rows, o.batch, kMostRows));
 }
 
-int step_rows(const EngineOptions& o, const Budget& most, int judged) {
+// Prompts have rows of their own beside the trees, or at a large batch the trees would leave them none, and places
+// would stay empty. 512: whole tiles of the matrix kernels.
+Scheduler::Rows step_rows(const EngineOptions& o, const Budget& most, int judged) {
   constexpr int kPromptRows = 512;
-  return o.step_rows > 0 ? o.step_rows : std::max(kPromptRows, std::min(o.batch * most.nodes, judged));
+  if (o.step_rows > 0) return {o.step_rows, judged};
+  return {kPromptRows + std::min(o.batch * most.nodes, judged), judged, kPromptRows};
 }
 
 // To be called in the handler of what `who` threw for a sequence. The first reason stays.
@@ -93,9 +96,9 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   expect_repeated(configs, host_.inner(), needs_, soundness_);
   expect_sound(configs, needs_, soundness_), expect_confidence(configs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
-  const int judged = judged_rows(options_, info.vocab);
-  options_.step_rows = step_rows(options_, most_, judged);
-  scheduler_ = {options_.batch, options_.step_rows, judged};
+  const Scheduler::Rows rows = step_rows(options_, most_, judged_rows(options_, info.vocab));
+  options_.step_rows = rows.all;
+  scheduler_ = {options_.batch, rows};
   wanted_ = {soundness_.raw, needs_.ranks, options_.check};
 }
 

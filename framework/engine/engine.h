@@ -17,10 +17,10 @@
 namespace foretoken {
 
 struct EngineOptions {
-  int batch = 4;                  // the most sequences running at once
-  int step_rows = 0;              // the most rows of one target forward, at least `batch`; 0: 512, or `batch` times the
-                                  // most nodes of the policy where that is more
-  int page_rows = 16;             // positions of the target in one page; from 16 on rounded down to multiples of 8
+  int batch = 4;       // the most sequences running at once
+  int step_rows = 0;   // the most rows of one target forward, at least `batch`; 0: `batch` times the most nodes
+                       // of the policy (fewer where logits_mib says so), and 512 more for prompts
+  int page_rows = 16;  // positions of the target in one page; from 16 on rounded down to multiples of 8
   std::int64_t memory_mib = 256;  // MiB of all caches together
   std::int64_t logits_mib = 0;    // MiB of a step's logits, the draft's distributions and raw copies: bounds the nodes
                                   // of its trees; 0: no bound
@@ -110,7 +110,7 @@ class Engine : private Scheduler::Memory {
   Soundness soundness_;
   Judging::Wanted wanted_;
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages
-  Scheduler scheduler_{1, 1};                               // replaced when the policy is known
+  Scheduler scheduler_{1, {1}};                             // replaced when the policy is known
   Queues queues_;
   std::vector<Sequence> finished_;  // whole, that no report has handed out
   SequenceId next_id_ = 1;

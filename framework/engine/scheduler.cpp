@@ -13,10 +13,10 @@ namespace {
 class Round {
  public:
   // One row is kept for every sequence that may run; of the others each running sequence has an even share for guesses.
-  Round(Queues& queues, Scheduler::Memory& memory, const Budget& most, int batch, int rows, int judged)
-      : queues_(queues), memory_(memory), most_(most), left_(rows) {
+  Round(Queues& queues, Scheduler::Memory& memory, const Budget& most, int batch, const Scheduler::Rows& rows)
+      : queues_(queues), memory_(memory), most_(most), left_(rows.all), prompts_(rows.prompts) {
     const int running = int(queues.running.size()), all = std::min(batch, running + int(queues.waiting.size()));
-    guesses_ = std::max(0, std::min(rows, judged) - all);
+    guesses_ = std::max(0, std::min(rows.all, rows.judged) - all);
     share_ = guesses_ / std::max(1, running > 0 ? running : all);
   }
 
@@ -36,7 +36,7 @@ class Round {
   }
 
   void admit(int batch) {
-    while (int(queues_.running.size()) < batch && left_ > 0) {
+    while (int(queues_.running.size()) < batch && left_ > 0 && prompts_ > 0) {
       const auto next = std::ranges::find(queues_.waiting, SequenceId(0), &Active::like);
       if (next == queues_.waiting.end()) return;
       Active& a = **next;
@@ -57,7 +57,8 @@ class Round {
 
  private:
   Scheduled shape(Active& a, int unseen, int guesses) const {
-    Scheduled entry{&a, std::min(unseen - 1, left_), unseen <= left_, {}};
+    const int chain = std::min({unseen - 1, left_, prompts_});
+    Scheduled entry{&a, chain, chain == unseen - 1 && chain < left_, {}};
     if (!entry.root) return entry;
     // The last token of an output is never fed, so it needs no row.
     entry.room.depth = std::clamp(a.sequence.remaining() - 1, 0, most_.depth);
@@ -66,7 +67,7 @@ class Round {
   }
 
   void take(const Scheduled& entry) {
-    left_ -= entry.rows(), guesses_ -= std::max(0, entry.room.nodes - 1);
+    left_ -= entry.rows(), prompts_ -= entry.chain, guesses_ -= std::max(0, entry.room.nodes - 1);
     plan.scheduled.push_back(entry);
   }
 
@@ -82,8 +83,8 @@ class Round {
   // When pages are short, the sequence is scheduled without guesses; then newer sequences are preempted, newest first;
   // if it is the newest itself, it is preempted.
   void schedule(Active& a, int unseen, int guesses) {
-    if (left_ <= 0) return;
     Scheduled entry = shape(a, unseen, guesses);
+    if (entry.rows() == 0) return;
     if (reserve_guesses(entry)) return take(entry);
     while (!memory_.reserve(a.sequence, entry.rows(), true)) {
       const Active* const newest = queues_.running.back().get();
@@ -107,7 +108,7 @@ class Round {
     queues_.running.pop_back();
     std::erase_if(plan.scheduled, [&](const Scheduled& s) {
       if (s.active != newest.get()) return false;
-      left_ += s.rows(), guesses_ += std::max(0, s.room.nodes - 1);
+      left_ += s.rows(), prompts_ += s.chain, guesses_ += std::max(0, s.room.nodes - 1);
       return true;
     });
     queues_.waiting.push_front(std::move(newest));
@@ -118,7 +119,8 @@ class Round {
   Scheduler::Memory& memory_;
   Budget most_;
   int left_;     // rows that are not planned yet
-  int guesses_;  // the most rows of these for guesses
+  int prompts_;  // of these, the most for tokens before a root
+  int guesses_;  // and the most for guesses
   int share_;    // of `guesses_`, of one sequence
 };
 
@@ -150,7 +152,7 @@ std::vector<int> shares(std::span<const int> wanted, int rows) {
 }
 
 Plan Scheduler::next(Queues& queues, Memory& memory, const Budget& most) const {
-  Round round(queues, memory, most, batch_, step_rows_, judged_rows_);
+  Round round(queues, memory, most, batch_, rows_);
   round.running();
   round.admit(batch_);
   return std::move(round.plan);

@@ -67,16 +67,19 @@ class Scheduler {
         Sequence& sequence) = 0;  // all memory of the sequence, everywhere; the sequence may fail meanwhile
   };
 
-  // `step_rows`: the most rows of a step; `judged_rows`: the most rows of roots and trees among them. Both are at least
-  // `batch`.
-  Scheduler(int batch, int step_rows, int judged_rows = 1 << 30)
-      : batch_(batch), step_rows_(step_rows), judged_rows_(judged_rows) {}
+  // The most rows of a step: `all` together, `judged` of roots and trees among them, `prompts` of tokens before a root.
+  // The first two are at least the batch, the third at least 1.
+  struct Rows {
+    int all, judged = 1 << 30, prompts = 1 << 30;
+  };
+  Scheduler(int batch, const Rows& rows) : batch_(batch), rows_(rows) {}
   // The plan of the next step. `most`: the largest budget of a tree; at least a root. A sequence for which the pool is
   // too small even alone is an Error.
   Plan next(Queues& queues, Memory& memory, const Budget& most) const;
 
  private:
-  int batch_, step_rows_, judged_rows_;
+  int batch_;
+  Rows rows_;
 };
 
 }  // namespace foretoken

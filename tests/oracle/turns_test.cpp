@@ -72,7 +72,7 @@ TEST_F(Turns, rows_and_pages_of_a_preempted_sequence_go_to_others) {
   const auto plan_with = [&](int pages) {
     queues = {}, memory = Pages(), memory.pages = pages, last = 0;
     running(4, 0), running(30, 0), running(11, 10);
-    return Scheduler(3, 8).next(queues, memory, {1, 0});
+    return Scheduler(3, {8}).next(queues, memory, {1, 0});
   };
   const Plan enough = plan_with(1000);
   EXPECT_EQ(rows(enough), (std::map<SequenceId, int>{{1, 4}, {2, 3}, {3, 1}}));
@@ -89,7 +89,7 @@ TEST_F(Turns, a_sequence_gives_up_its_guesses_before_another_its_memory) {
   running(10, 9), running(10, 9), running(10, 9);
   queues.running[0]->sequence.limits.max_new_tokens = 1;
   memory.pages = 30;
-  const Plan plan = Scheduler(3, 64).next(queues, memory, {6, 5});
+  const Plan plan = Scheduler(3, {64}).next(queues, memory, {6, 5});
   EXPECT_EQ(plan.preempted, 0);
   EXPECT_EQ(rows(plan), (std::map<SequenceId, int>{{1, 1}, {2, 1}, {3, 1}}));
   EXPECT_TRUE(memory.released.empty());
@@ -99,7 +99,7 @@ TEST_F(Turns, as_many_guesses_stay_as_there_are_pages_for) {
   running(10, 9);
   for (const auto& [pages, nodes] : std::map<int, int>{{100, 20}, {29, 20}, {28, 10}, {19, 10}, {18, 6}, {14, 3}}) {
     memory.pages = pages, memory.reserved.clear();
-    const Plan plan = Scheduler(1, 64).next(queues, memory, {20, 5});
+    const Plan plan = Scheduler(1, {64}).next(queues, memory, {20, 5});
     EXPECT_EQ(plan.scheduled.at(0).room.nodes, nodes) << pages << " pages";
   }
 }
@@ -110,12 +110,12 @@ TEST_F(Turns, the_preempted_are_first_in_line_the_oldest_before_the_others) {
   memory.pages = 12;
   for (const SequenceId id : {2, 3, 4}) memory.cached[id] = 3;
   for (std::size_t i = 1; i < 4; ++i) queues.running[i]->sequence.tokens.resize(4);
-  const Plan plan = Scheduler(6, 64).next(queues, memory, {1, 0});
+  const Plan plan = Scheduler(6, {64}).next(queues, memory, {1, 0});
   EXPECT_EQ(plan.preempted, 2);
   EXPECT_EQ(ids(queues.running), (Ids{1, 2}));
   EXPECT_EQ(ids(queues.waiting), (Ids{3, 4, 5, 6}));
   memory.pages = 100;
-  Scheduler(3, 64).next(queues, memory, {1, 0});
+  Scheduler(3, {64}).next(queues, memory, {1, 0});
   EXPECT_EQ(ids(queues.running), (Ids{1, 2, 3}));
   EXPECT_EQ(ids(queues.waiting), (Ids{4, 5, 6}));
 }
@@ -124,7 +124,7 @@ TEST_F(Turns, the_preempted_are_first_in_line_the_oldest_before_the_others) {
 TEST_F(Turns, nobody_overtakes_the_first_in_line) {
   running(5, 4), waiting(20), waiting(1);
   memory.pages = 15;
-  EXPECT_EQ(rows(Scheduler(4, 64).next(queues, memory, {1, 0})), (std::map<SequenceId, int>{{1, 1}}));
+  EXPECT_EQ(rows(Scheduler(4, {64}).next(queues, memory, {1, 0})), (std::map<SequenceId, int>{{1, 1}}));
   EXPECT_EQ(memory.released, (std::multiset<SequenceId>{2})) << "it keeps nothing while it waits";
   EXPECT_EQ(ids(queues.waiting), (Ids{2, 3}));
 }
@@ -132,7 +132,7 @@ TEST_F(Turns, nobody_overtakes_the_first_in_line) {
 // A whole run of the scheduler over random requests, and what must hold in each of its steps.
 struct Run : Turns {
   Below below{0};
-  int batch = 1, step_rows = 1, judged = 1, preempted = 0, steps = 0;
+  int batch = 1, step_rows = 1, judged = 1, prompts = 1, preempted = 0, steps = 0;
   Budget most;
 
   void set(unsigned seed) {
@@ -142,6 +142,7 @@ struct Run : Turns {
     memory.page = 1 + below(4);
     for (int i = 0; i < 10; ++i) waiting(1 + below(20), 1 + below(20));
     memory.pages = (41 + memory.page - 1) / memory.page + below(12);
+    prompts = 1 + below(12);
   }
   void expect_queues() {
     const Ids run = ids(queues.running), wait = ids(queues.waiting);
@@ -153,7 +154,7 @@ struct Run : Turns {
     ASSERT_GE(memory.free(), 0);
   }
   void expect_plan(const Plan& plan, const Ids& decoding, int needed) {
-    int rows = 0, nodes = 0;
+    int rows = 0, nodes = 0, chains = 0;
     std::set<SequenceId> planned;
     const Ids run = ids(queues.running);
     for (const Scheduled& s : plan.scheduled) {
@@ -161,19 +162,20 @@ struct Run : Turns {
       ASSERT_EQ(std::count(run.begin(), run.end(), s.active->sequence.id), 1) << "it does not run";
       ASSERT_GT(s.rows(), 0);
       ASSERT_EQ(s.root, s.room.nodes > 0);
-      rows += s.rows(), nodes += s.room.nodes;
+      rows += s.rows(), nodes += s.room.nodes, chains += s.chain;
     }
     ASSERT_LE(rows, step_rows);
     ASSERT_LE(nodes, judged);
+    ASSERT_LE(chains, prompts);
     ASSERT_TRUE(planned.contains(run.at(0))) << "the oldest does not go on";
     for (const SequenceId id : decoding)
       ASSERT_TRUE(planned.contains(id) || std::count(run.begin(), run.end(), id) == 0) << id << " is delayed";
     if (most.nodes == 1 && plan.preempted > 0) {
       ASSERT_GT(needed, memory.pages) << "there was room for all";
     }
-    if (int(run.size()) < batch && !queues.waiting.empty() && rows < step_rows) {
+    if (int(run.size()) < batch && !queues.waiting.empty() && rows < step_rows && chains < prompts) {
       const SequenceId first = queues.waiting.front()->sequence.id;
-      const int wants = std::min(queues.waiting.front()->sequence.length(), step_rows - rows);
+      const int wants = std::min({queues.waiting.front()->sequence.length(), step_rows - rows, prompts - chains + 1});
       ASSERT_LT(memory.free() * memory.page, wants) << "sequence " << first << " waits beside free pages";
     }
   }
@@ -182,12 +184,13 @@ struct Run : Turns {
     int needed = 0;
     const SequenceId oldest = queues.running.empty() ? 0 : queues.running[0]->sequence.id;
     for (const auto& a : queues.running) {
-      const int unseen = memory.unseen(a->sequence), rows = memory.cached[a->sequence.id] + std::min(unseen, step_rows);
+      const int unseen = memory.unseen(a->sequence),
+                rows = memory.cached[a->sequence.id] + std::min({unseen, step_rows, prompts + 1});
       if (unseen == 1) decoding.push_back(a->sequence.id);
       needed += (rows + memory.page - 1) / memory.page;
     }
     memory.released.clear();
-    const Plan plan = Scheduler(batch, step_rows, judged).next(queues, memory, most);
+    const Plan plan = Scheduler(batch, {step_rows, judged, prompts}).next(queues, memory, most);
     preempted += plan.preempted, ++steps;
     ASSERT_EQ(memory.released.count(oldest), 0u) << "the oldest was preempted";
     expect_queues(), expect_plan(plan, decoding, needed);

@@ -137,6 +137,17 @@ TEST_F(Budgets, the_rows_of_a_step_grow_with_the_trees_unless_they_are_given) {
   EXPECT_EQ(rows(512), 512);
 }
 
+TEST_F(Budgets, prompts_are_read_beside_the_trees_of_a_full_step) {
+  models = conformance::table_models({.vocab = 5, .positions = 2048});
+  options.step_rows = 0;
+  const auto e = wide_trees(250, {200, 1}, {200, 1});
+  for (int i = 0; i < 3; ++i) e->submit(request({i, 2}, 30));
+  e->step();
+  e->submit(request(conformance::Tokens(700, 1), 30));
+  EXPECT_EQ(e->step().rows, 3 * 200 + 512);
+  EXPECT_EQ(e->step().rows, 3 * 200 + (700 - 1 - 512) + 200);
+}
+
 TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   models = conformance::table_models({.vocab = 4000, .positions = 64});
   options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token

@@ -87,7 +87,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   memory_ = std::make_shared<CudaMemory>(options.device);
   transfers_ = std::make_unique<CudaTransfers>(stream_, dependent_launch(), options.slow_pushes);
   const std::size_t replays = options.most_replays > 0 ? std::size_t(options.most_replays)
-                                                       : std::max<std::size_t>(properties.totalGlobalMem >> 27, 256);
+                                                       : std::max<std::size_t>(properties.totalGlobalMem >> 25, 256);
   replays_ = std::make_unique<CudaReplays>(stream_, *memory_, replays, options.compare_replays);
   products_ = std::make_unique<CudaProducts>(*this);
 }

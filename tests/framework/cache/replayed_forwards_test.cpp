@@ -224,6 +224,20 @@ TEST_F(ReplayedForwards, inputs_with_a_new_address_are_another_body) {
   EXPECT_EQ(recording->wrong, 0);
 }
 
+TEST_F(ReplayedForwards, a_forward_of_many_rows_is_not_recorded) {
+  configs.drafter = {{"name", "none"}};
+  options.pages = 4096, options.step_rows = 4096, options.batch = 64, options.reuse_prefixes = false;
+  const auto e = engine();
+  const auto recorded_by = [&](int requests, int tokens) {
+    for (int i = 0; i < requests; ++i) e->submit(request(Tokens(std::size_t(tokens), i % 5), 1));
+    const int before = recording->recorded;
+    while (!e->idle()) (void)e->step();
+    return recording->recorded - before;
+  };
+  EXPECT_GT(recorded_by(8, 32), 0);
+  EXPECT_EQ(recorded_by(8, 33), 0) << "264 rows";
+}
+
 TEST_F(ReplayedForwards, logits_are_not_overwritten_while_a_tensor_refers_to_them) {
   Alone alone(*backend, models.target, 4, 16);
   const Output first = alone.after(1, {1, 2, 3});

@@ -36,9 +36,8 @@ STEPS = {  # rows of the table: scenarios of steps.jsonl.gz
 class Figures:
     """Runs of a committed sweep by what tells them apart."""
 
-    def __init__(self, program, name, drafter=None):
-        self.runs = {self.key(run): figures for run, figures in cells(program, name)
-                     if drafter in (None, run["drafter"].get("model"))}
+    def __init__(self, program, name):
+        self.runs = {self.key(run): figures for run, figures in cells(program, name)}
 
     @staticmethod
     def key(run):
@@ -62,14 +61,15 @@ def steps(_):
 
 
 def inflated(program):
-    figures = Figures(program, "h200/inflated.jsonl.gz", "experiments/models/draft")
+    name = "h100/inflated.jsonl.gz"
+    figures = Figures(program, name)
     batches = figures.all(3)
     rows = []
     for length in figures.all(2):
         of = [figures.runs["draft_model", 0, length, batch] for batch in batches]
         rows.append((str(length), f"{of[0]['tau']['value']:.2f}", *map(speedup, of)))
     head = ("draft length", "tau", *(f"batch {batch}" for batch in batches))
-    return table(head, "|--:|--:|" + "---|" * len(batches), rows)
+    return result_tables.source(name) + table(head, "|--:|--:|" + "---|" * len(batches), rows)
 
 
 def quickstart(program):

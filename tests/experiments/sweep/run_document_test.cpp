@@ -170,14 +170,16 @@ TEST_F(Documents, ReadmeListsEveryKey) {
 }
 
 TEST_F(Documents, TheStudyOfCostsIsAboutInflatedModels) {
-  const auto file = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/configs/inflated.json";
-  const auto runs = expand(read_document(file), {}, registries, file.string());
-  EXPECT_EQ(runs.size(), 2u * 2 * 4 * 4);
-  for (const auto& run : runs) {
-    EXPECT_EQ(run.document["target"]["inflate"], "llama-3.1-8b");
-    EXPECT_EQ(run.document["drafter"].value("inflate", "llama-3.2-1b"), "llama-3.2-1b");
-    EXPECT_EQ(run.document["workload"]["limit"], 24);
-    EXPECT_EQ(run.document["workload"]["max_new_tokens"], 64);
+  for (const char* name : {"inflated.json", "ngram_inflated.json"}) {
+    const auto file = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "experiments/configs" / name;
+    const auto runs = expand(read_document(file), {}, registries, file.string());
+    EXPECT_EQ(runs.size(), 2u * 4 * 4);
+    for (const auto& run : runs) {
+      EXPECT_EQ(run.document["target"]["inflate"], "llama-3.1-8b");
+      EXPECT_EQ(run.document["drafter"].value("inflate", "llama-3.2-1b"), "llama-3.2-1b");
+      EXPECT_EQ(run.document["workload"]["limit"], 24);
+      EXPECT_EQ(run.document["workload"]["max_new_tokens"], 64);
+    }
   }
 }
 

@@ -126,8 +126,10 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   progress(course.run);
   json alternation;
   const std::string error = failure_of([&] {
+    if (!course.prepared)
+      course.prepared = std::make_shared<const Prepared>(prepare(course.run, bench_, options_.beside));
     alternation = measure_alternation(
-        course.run, course.done, bench_, options_.beside,
+        course.run, course.done, *course.prepared, bench_, options_.beside,
         [&](double part) {
           course.part = part;
           progress(course.run);
@@ -155,7 +157,7 @@ void Rounds::finish(Course& course, const std::vector<json>& alternations) {
       line["interleaved"] =
           std::min(line.value("interleaved", a.at("together").get<int>()), a.at("together").get<int>());
     file_.append(line);
-    course.over = true;
+    end(course);
   }
   unfinished_.drop(course.run.key);
 }
@@ -163,7 +165,12 @@ void Rounds::finish(Course& course, const std::vector<json>& alternations) {
 void Rounds::fail(Course& course, const std::string& error, double seconds) {
   file_.append(failed_line(course.run, error, seconds, bench_, options_.beside));
   failed_(course.run, error);
+  end(course);
+}
+
+void Rounds::end(Course& course) {
   course.over = true;
+  course.prepared.reset();  // a sweep may have many runs of many prompts
 }
 
 Work Rounds::work() const {

@@ -28,10 +28,11 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
   json line;
   const std::string error = failure_of([&] {
     std::vector<json> all;
+    const Prepared prepared = prepare(run, bench, beside);
     double measured = 0;
     for (int k = 0; wants_more(run.document, k, measured); ++k) {
       all.push_back(measure_alternation(
-          run, k, bench, beside, [&](double part) { progress(share_done(run.document, k + part, measured)); },
+          run, k, prepared, bench, beside, [&](double part) { progress(share_done(run.document, k + part, measured)); },
           nullptr));
       measured += all.back()["measured_seconds"].get<double>();
     }

@@ -144,6 +144,21 @@ TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
   EXPECT_NE(line_of_run(runs[0])["repeats"][0]["baseline"]["seconds"], 12345);
 }
 
+// Requests are encoded, and an engine is asked what it is, once for all alternations of a run.
+TEST_F(SweepsInRounds, AlternationsServeWhatWasPrepared) {
+  const foretoken::Run run = run_of();
+  Prepared prepared = prepare(run, bench, "");
+  EXPECT_EQ(prepared.jobs.size(), 12u);
+  EXPECT_EQ(prepared.engine["compared"], true);
+  prepared.jobs.resize(3), prepared.engine["promise"] = "as prepared";
+  for (int k = 0; k < 2; ++k) {
+    const json found = measure_alternation(run, k, prepared, bench, "", [](double) {}, nullptr);
+    EXPECT_EQ(found["of"]["promise"], "as prepared");
+    EXPECT_EQ(found["baseline"]["measure"]["requests"].size(), 3u);
+    EXPECT_EQ(found["speculative"]["measure"]["requests"].size(), 3u);
+  }
+}
+
 TEST_F(SweepsInRounds, ShareABaselineInEachRoundAlsoAfterAStop) {
   options.share_baselines = true;
   const auto runs = three();

@@ -104,8 +104,11 @@ class Alternation {
 
   void keep_outputs(Measured& measured) {
     const auto tokenizer = bench_.tokenizer(target_of(run_), beside_);
-    for (std::size_t i = 0; i < measured.texts.size(); ++i)
-      measured.measure["requests"][i]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[i]));
+    const std::set<std::size_t> left_out = left_out_of(measured.measure);
+    json& requests = measured.measure["requests"];
+    for (std::size_t job = 0, i = 0; job < measured.texts.size(); ++job)
+      if (!left_out.contains(job))
+        requests[i++]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[job]));
   }
 
   const json& run_;

@@ -42,13 +42,15 @@ std::vector<std::string> command_of(const Given& g) {
   return words;
 }
 
-SweepOutcome measure_on_gpus(const Given& g, const std::vector<Run>& runs, const std::filesystem::path& results) {
+SweepOutcome measure_on_gpus(const Given& g, const std::vector<Run>& runs, const std::filesystem::path& results,
+                             const Registries& registries) {
   if (std::ranges::any_of(runs, [](const Run& r) { return device_of(r) != "auto" && device_of(r) != "cuda"; }))
     spdlog::warn(
         "runs of this sweep name a device that is no GPU: the processes of --gpus share the cores, so their "
         "times are not those of one alone");
-  return run_on_gpus(runs, {visible_gpus(g.gpus, std::getenv("CUDA_VISIBLE_DEVICES")), command_of(g), results,
-                            "foretoken run", g.quiet, g.share});
+  return run_on_gpus(
+      runs, {visible_gpus(g.gpus, std::getenv("CUDA_VISIBLE_DEVICES")), command_of(g), results, "foretoken run",
+             g.quiet, g.share, [&](const nlohmann::json& run) { return identity_of(run, registries); }});
 }
 
 // A process of --gpus must not take the CPU where its GPU cannot be used.
@@ -81,7 +83,7 @@ int run(const Given& g) {
   if (g.on_gpu) expect_gpu(runs, bench);
   const SweepOutcome outcome =
       g.gpus.empty() ? run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g.quiet, g.share})
-                     : measure_on_gpus(g, runs, results);
+                     : measure_on_gpus(g, runs, results, bench.registries());
   if (!outcome.lines.empty()) print(show(outcome.lines, {g.look.chosen(), g.tables, terminal_columns(STDOUT_FILENO)}));
   return outcome.exit_code();
 }

@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double kGoodputShare = 0.3;  // of requests within their limits; with fewer its interval covers less than 95 %
 
 // A number of the workload; none where it is absent or null.
 std::optional<double> of_workload(const json& run, const char* key) {
@@ -91,8 +92,9 @@ LoadFigures figures_of(const std::vector<Sums>& all, const Load& load) {
   if (!load.limited()) return found;
   std::vector<Term> shares;
   for (const Sums& s : all) shares.push_back({s.within, s.requests});
-  found.within = share_interval(shares);
+  found.within = repeated_share_interval(shares);
   found.goodput = interval_over(rate(&Sums::within));
+  if (found.within.value < kGoodputShare) found.goodput.low = found.goodput.high = kUnknown;
   return found;
 }
 

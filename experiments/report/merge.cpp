@@ -17,7 +17,7 @@ std::string date_of(const json& line) {
 }  // namespace
 
 bool MergedResults::add(json line) {
-  const auto [place, fresh] = places_.try_emplace(line.at("key"), lines_.size());
+  const auto [place, fresh] = places_.try_emplace(key_(line.at("run")), lines_.size());
   if (fresh) {
     lines_.push_back(std::move(line));
     return true;

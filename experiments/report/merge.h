@@ -7,10 +7,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/results.h"
+
 namespace foretoken {
 
 class MergedResults {
  public:
+  // Lines are of one run where their runs have one key.
+  explicit MergedResults(ResultsFile::Identity key = key_of) : key_(std::move(key)) {}
+
   // Adds a line of results unless a newer one of its run is there, by "date"; of lines of one second the last counts,
   // and a line with an error counts only where there is no other. Whether it was added; a line that is there already is
   // not.
@@ -24,6 +29,7 @@ class MergedResults {
   bool measured(const std::string& key) const;
 
  private:
+  ResultsFile::Identity key_;
   std::vector<nlohmann::json> lines_;
   std::map<std::string, std::size_t> places_;  // in lines_, by key
 };

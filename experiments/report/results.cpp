@@ -93,10 +93,11 @@ std::vector<json> load_results(const std::filesystem::path& file) {
   return lines;
 }
 
-ResultsFile::ResultsFile(const std::filesystem::path& file) : path_(file), file_(file, result_lines()) {
+ResultsFile::ResultsFile(const std::filesystem::path& file, Identity identity)
+    : identity_(std::move(identity)), path_(file), file_(file, result_lines()) {
   for (const JsonLine& line : file_.lines()) note(line.value);
   for (const JsonLine& line : file_.lines())
-    if (!has(line.value["key"]))
+    if (!has(identity_(line.value["run"])))
       if (const std::string damage = damage_of(line.value); !damage.empty())
         std::fprintf(stderr, "foretoken: %s:%d: %s; its run is measured again\n", one_line(file.string()).c_str(),
                      line.number, one_line(damage).c_str());
@@ -113,7 +114,7 @@ void ResultsFile::append(const json& line) {
 }
 
 void ResultsFile::note(const json& line) {
-  const std::string key = line["key"];
+  const std::string key = identity_(line["run"]);
   origins_.erase(key), discarded_.erase(key);  // the last line of a run counts
   if (line.contains("error") || !damage_of(line).empty()) return;
   json origin = json::object();

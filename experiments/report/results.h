@@ -3,6 +3,7 @@
 // continues where it stopped.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -28,9 +29,12 @@ std::vector<nlohmann::json> load_results(const std::filesystem::path& file);
 
 class ResultsFile {
  public:
+  // The key under which the result of a run is found.
+  using Identity = std::function<std::string(const nlohmann::json& run)>;
+
   // Opens or creates as JsonLinesFile does. A run whose line holds no error, but nothing that figures could be made of,
   // counts as not measured, with a notice on standard error.
-  explicit ResultsFile(const std::filesystem::path& file);
+  explicit ResultsFile(const std::filesystem::path& file, Identity identity = key_of);
 
   bool has(const std::string& key) const { return origins_.contains(key); }  // measured, without an error
   // Its "commit", "machine" and "sources", null if the line lacks them.
@@ -44,6 +48,7 @@ class ResultsFile {
  private:
   void note(const nlohmann::json& line);
 
+  Identity identity_;
   std::filesystem::path path_;
   JsonLinesFile file_;
   std::map<std::string, nlohmann::json> origins_;  // by key

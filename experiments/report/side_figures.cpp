@@ -101,4 +101,17 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
   return side;
 }
 
+LeftOutTurns left_out_turns_of(const json& repeats) {
+  LeftOutTurns found;
+  for (const auto& [name, turns] :
+       {std::pair("speculative", &LeftOutTurns::speculative), std::pair("baseline", &LeftOutTurns::baseline)})
+    for (const json& repeat : repeats) {
+      const json& measure = repeat.at(name);
+      if (!measure.contains("left_out")) continue;
+      found.*turns = std::max(found.*turns, int(measure["left_out"].at("turns").size()));
+      found.context = measure["left_out"].at("context").get<int>();
+    }
+  return found;
+}
+
 }  // namespace foretoken

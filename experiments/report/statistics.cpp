@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numbers>
 
 #include <boost/math/special_functions/beta.hpp>
 
@@ -38,14 +39,20 @@ std::vector<double> deviations(std::span<const Term> terms, double (*scale)(doub
   return found;
 }
 
-// The variance of the mean logarithm of the alternations' ratios, of at least two.
+// The variance of the mean of values, of at least two.
+double mean_variance(const std::vector<double>& values) {
+  const double n = double(values.size());
+  double mean = 0, squares = 0;
+  for (const double x : values) mean += x / n;
+  for (const double x : values) squares += (x - mean) * (x - mean);
+  return squares / (n - 1) / n;
+}
+
+// That of the logarithms of the alternations' ratios.
 double mean_variance(const std::vector<Term>& repeats) {
   std::vector<double> logs;
   for (const Term& t : repeats) logs.push_back(std::log(ratio_of_totals(std::span(&t, 1))));
-  double mean = 0, squares = 0;
-  for (const double x : logs) mean += x / double(logs.size());
-  for (const double x : logs) squares += (x - mean) * (x - mean);
-  return squares / double(logs.size() - 1) / double(logs.size());
+  return mean_variance(logs);
 }
 
 // How much each term moves the logarithm of the ratio of totals, to first order.
@@ -176,6 +183,25 @@ Interval share_interval(std::span<const Term> units) {
   const double low = share > 0 ? boost::math::ibeta_inv(successes, trials - successes + 1, kTail) : 0,
                high = share < 1 ? boost::math::ibeta_inv(successes + 1, trials - successes, 1 - kTail) : 1;
   return {share, low, high};
+}
+
+Interval repeated_share_interval(std::span<const Term> repeats) {
+  constexpr double kLeast = 0.1, kMost = 0.9, kRightAngle = std::numbers::pi / 2;
+  const double share = ratio_of_totals(repeats);
+  if (!std::isfinite(share)) return Interval::unknown();
+  const auto angle = [](double x) { return std::asin(std::sqrt(x)); };
+  std::vector<double> angles;
+  for (const Term& unit : with_trials(repeats)) angles.push_back(angle(unit.top / unit.bottom));
+  const Interval alone{share, kUnknown, kUnknown};
+  if (angles.size() < 2 || share < kLeast || share > kMost) return alone;
+  const double error = std::sqrt(mean_variance(angles));
+  if (!(error > 0)) return alone;
+  const double half = students(double(angles.size()) - 1) * error;
+  const auto bound = [&](double at) {
+    const double side = std::sin(std::clamp(at, 0.0, kRightAngle));
+    return side * side;
+  };
+  return {share, bound(angle(share) - half), bound(angle(share) + half)};
 }
 
 Resampled resampled(const Measurements& measured) {

@@ -75,6 +75,14 @@ Interval prompt_interval(std::span<const Term> prompts, double most);
 // interval for all trials. With fewer than two units the bounds are unknown.
 Interval share_interval(std::span<const Term> units);
 
+// A share of few alternations of one experiment, each of which is a measurement of its own: its trials (bottom) share
+// arrivals and the machine, so their number says nothing about the spread. Student's interval of the arcsines of the
+// square roots of the alternations' shares, whose variance hardly depends on the share (Bartlett 1936, Supplement to
+// the Journal of the Royal Statistical Society 3, 68). The bounds are unknown with fewer than two alternations, where
+// all shares are equal, and for shares below .1 or above .9: there most alternations have none or all, and no interval
+// covers 95 % (tests/experiments/report/load_coverage_test.cpp).
+Interval repeated_share_interval(std::span<const Term> repeats);
+
 // A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. The prompts
 // are resampled 2000 times; of alternations, of which three have too few resamples, the standard error is taken. A
 // level of only one prompt or one alternation is left out; if both levels have only one, the bounds are unknown.

@@ -193,6 +193,7 @@ Experiment read_line(const json& line, Summary& summary) {
   summary.failed_requests = int(line.value("failures", json::array()).size());
   Experiment experiment = read_experiment(repeats);
   summary.left_out = int(experiment.failed.size());
+  summary.left_out_turns = left_out_turns_of(repeats);
   summary.speculative = summarize_side(repeats, "speculative", experiment.failed);
   summary.baseline = summarize_side(repeats, "baseline", experiment.failed);
   summary.load = load_of(line.at("run"), repeats, experiment.failed);

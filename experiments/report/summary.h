@@ -97,6 +97,13 @@ struct TheoryFigures {
                        // of full length
 };
 
+// Turns of conversations that one alternation of each side left out, since the prompt had reached the context, in
+// tokens. Lossy outputs have other lengths than the baseline's, so the sides may differ.
+struct LeftOutTurns {
+  int speculative = 0, baseline = 0, context = 0;
+  bool any() const { return speculative > 0 || baseline > 0; }
+};
+
 struct Summary {
   nlohmann::json line;    // without its repeats
   std::string error;      // why there are no figures
@@ -105,6 +112,7 @@ struct Summary {
   int compared_texts = 0, differing_texts = 0;
   int failed_requests = 0;  // of both sides and all repeats
   int left_out = 0;         // their prompts, which are in no figure of either side
+  LeftOutTurns left_out_turns;
 
   int repeats = 0, prompts = 0;
   Interval alpha;        // accepted / tested, up to the first rejection

@@ -88,6 +88,12 @@ json lists_json(const Summary& summary) {
   return {{"positions", positions}, {"categories", categories}, {"by_prompt", prompts}};
 }
 
+json to_json(const LeftOutTurns& turns) {
+  return {{"speculative", turns.speculative},
+          {"baseline", turns.baseline},
+          {"context", turns.any() ? json(turns.context) : json()}};
+}
+
 }  // namespace
 
 json finite(double x) { return std::isfinite(x) ? json(x) : json(nullptr); }
@@ -118,6 +124,7 @@ json to_json(const Summary& summary) {
                   {"prompts", summary.prompts},
                   {"failed_requests", summary.failed_requests},
                   {"prompts_left_out", summary.left_out},
+                  {"turns_left_out", to_json(summary.left_out_turns)},
                   {"alpha", to_json(summary.alpha)},
                   {"accept_rate", to_json(summary.accept_rate)},
                   {"tau", to_json(summary.tau)},

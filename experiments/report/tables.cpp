@@ -23,6 +23,15 @@ Table with_axes(const View& view, std::string title, std::vector<Column> columns
   return table;
 }
 
+// "2 turns left out: the conversation reached the context of 512 tokens"; of both sides where these differ.
+std::string left_out_of(const LeftOutTurns& turns) {
+  if (!turns.any()) return "";
+  std::string count = std::to_string(turns.speculative);
+  if (turns.speculative != turns.baseline) count += " and, of plain decoding, " + std::to_string(turns.baseline);
+  return count + (count == "1" ? " turn" : " turns") + " left out: the conversation reached the context of " +
+         std::to_string(turns.context) + " tokens";
+}
+
 // "exact ✓, loses": the promise, whether the outputs kept it, and whether speculation loses.
 std::string notes_of(const Summary& s) {
   std::string found = kind_of(s.promise);
@@ -33,6 +42,7 @@ std::string notes_of(const Summary& s) {
     if (!text.empty()) found += (found.empty() ? "" : ", ") + text;
   };
   if (s.failed_requests > 0) note(std::to_string(s.failed_requests) + " failed");
+  note(left_out_of(s.left_out_turns));
   if (s.load) note("open loop");
   note(standing(s.speedup));
   if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");

@@ -48,7 +48,7 @@ void expect_some(const json& measure, Side side) {
 
 class Alternation {
  public:
-  Alternation(const Run& run, int k, Workbench& bench, const std::filesystem::path& beside,
+  Alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench, const std::filesystem::path& beside,
               const std::function<void(double)>& progress, Baselines* shared)
       : run_(run.document),
         k_(k),
@@ -56,18 +56,7 @@ class Alternation {
         beside_(beside),
         progress_(progress),
         shared_(shared),
-        jobs_(jobs_of(run_, bench, beside)) {}
-
-  // What was learned of the engine, before anything is measured.
-  void describe(json& of) {
-    const auto engine = bench_.engine(run_, Side::speculative, beside_);
-    const ModelInfo& target = engine->target().info();
-    of["promise"] = engine->soundness().promise;
-    of["target"] = {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}};
-    of["compared"] = comparable(run_, engine->soundness());
-    of["learns"] = engine->learns();
-    if (shared_) of["shared_baseline"] = true;
-  }
+        jobs_(prepared.jobs) {}
 
   // Every alternation, since other runs may have been measured since the last one, and their models and recorded
   // forwards have taken the place of this run's.
@@ -94,8 +83,6 @@ class Alternation {
     record["measured_seconds"] = seconds_since(start) - thrown_seconds_;
   }
 
-  const std::vector<Job>& jobs() const { return jobs_; }
-
  private:
   json one(Side side, int turn) {
     auto begin = Clock::now();
@@ -117,8 +104,11 @@ class Alternation {
 
   void keep_outputs(Measured& measured) {
     const auto tokenizer = bench_.tokenizer(target_of(run_), beside_);
-    for (std::size_t i = 0; i < measured.texts.size(); ++i)
-      measured.measure["requests"][i]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[i]));
+    const std::set<std::size_t> left_out = left_out_of(measured.measure);
+    json& requests = measured.measure["requests"];
+    for (std::size_t job = 0, i = 0; job < measured.texts.size(); ++job)
+      if (!left_out.contains(job))
+        requests[i++]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[job]));
   }
 
   const json& run_;
@@ -127,7 +117,7 @@ class Alternation {
   const std::filesystem::path& beside_;
   const std::function<void(double)>& progress_;
   Baselines* shared_;
-  std::vector<Job> jobs_;
+  const std::vector<Job>& jobs_;
   double thrown_seconds_ = 0;
 };
 
@@ -171,16 +161,28 @@ json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& b
           {"sources", sources_of(run.document, bench.registries(), beside)}};
 }
 
-json measure_alternation(const Run& run, int k, Workbench& bench, const std::filesystem::path& beside,
-                         const std::function<void(double)>& progress, Baselines* shared) {
+Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
+  const auto engine = bench.engine(run.document, Side::speculative, beside);
+  const ModelInfo& target = engine->target().info();
+  return {jobs_of(run.document, bench, beside),
+          {{"promise", engine->soundness().promise},
+           {"target", {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}}},
+           {"compared", comparable(run.document, engine->soundness())},
+           {"learns", engine->learns()}}};
+}
+
+json measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,
+                         const std::filesystem::path& beside, const std::function<void(double)>& progress,
+                         Baselines* shared) {
   const Clock::time_point start = Clock::now();
   json record{{"schema", kResultSchema}, {"key", run.key}, {"alternation", k}, {"of", origin_now(run, bench, beside)}};
-  Alternation alternation(run, k, bench, beside, progress, shared);
-  alternation.describe(record["of"]);
+  record["of"].update(prepared.engine);
+  if (shared) record["of"]["shared_baseline"] = true;
+  Alternation alternation(run, k, prepared, bench, beside, progress, shared);
   if (k == 0 && run.document.contains("trace")) {
     json header = line_of_run(run);
     header.update(record["of"]);
-    record_trace(trace_file(run), header, alternation.jobs(), bench, beside);
+    record_trace(trace_file(run), header, prepared.jobs, bench, beside);
   }
   alternation.warm_up();
   record["began"] = utc_now();

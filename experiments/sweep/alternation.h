@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/sweep/measure.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 
@@ -35,13 +36,23 @@ class Baselines {
 // What measures a run now: {"commit", "program" (a hash), "version", "compiler", "machine", "sources"}.
 nlohmann::json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside);
 
+// What all alternations of a run share, made once.
+struct Prepared {
+  std::vector<Job> jobs;
+  nlohmann::json engine;  // what it says of itself: {"promise", "target", "compared" (outputs, with the baseline's),
+                          // "learns"}
+};
+// A failure of the run is an Error.
+Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside);
+
 // Alternation number k, from 0: {"schema", "key", "alternation": k, "of": origin_now() and what the engine says of
 // itself, "began", "seconds" and "measured_seconds" (without loading, warm-up and what was thrown away), "first" (the
 // name of a side), and for each side "measure", "outputs" and "thrown_away"}. The trace of a run that has one is
 // recorded with the first. `progress` gets the share that is done. With `shared` the baseline may be that of another
 // run. A failure of the run is an Error.
-nlohmann::json measure_alternation(const Run& run, int k, Workbench& bench, const std::filesystem::path& beside,
-                                   const std::function<void(double)>& progress, Baselines* shared);
+nlohmann::json measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,
+                                   const std::filesystem::path& beside, const std::function<void(double)>& progress,
+                                   Baselines* shared);
 
 // Whether a run that has `done` alternations, which took so many measured seconds, wants another.
 bool wants_more(const nlohmann::json& run, int done, double measured_seconds);

@@ -24,20 +24,23 @@ std::vector<Token> Conversations::prompt(std::size_t job) const {
   return tokens;
 }
 
+std::vector<std::size_t> Conversations::from(std::size_t job) const {
+  std::vector<std::size_t> all{job};
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all.insert(all.end(), followers_[all[i]].begin(), followers_[all[i]].end());
+  return all;
+}
+
 std::vector<std::size_t> Conversations::ended(std::size_t job, const Sequence& sequence) {
-  std::vector<std::size_t> left_out;
-  if (sequence.finish != Finish::failed) {
-    ready_.insert(ready_.begin(), followers_[job].begin(), followers_[job].end());
-    if (!followers_[job].empty())
-      said_[job].assign(sequence.tokens.begin(), sequence.tokens.end() - (sequence.finish == Finish::stop_token));
-    return left_out;
+  if (sequence.finish == Finish::failed) {
+    std::vector<std::size_t> later = from(job);
+    later.erase(later.begin());
+    return later;
   }
-  for (const std::size_t follower : followers_[job]) {
-    left_out.push_back(follower);
-    const auto more = ended(follower, sequence);
-    left_out.insert(left_out.end(), more.begin(), more.end());
-  }
-  return left_out;
+  ready_.insert(ready_.begin(), followers_[job].begin(), followers_[job].end());
+  if (!followers_[job].empty())
+    said_[job].assign(sequence.tokens.begin(), sequence.tokens.end() - (sequence.finish == Finish::stop_token));
+  return {};
 }
 
 }  // namespace foretoken

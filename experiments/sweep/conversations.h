@@ -21,6 +21,8 @@ class Conversations {
   // The prompt of a job that next() returned: of a later turn, the prompt and the output of the turn before, without
   // the stop token that ended it, and then the job's own tokens.
   std::vector<Token> prompt(std::size_t job) const;
+  // A job that next() returned and that does not start, and the turns after it.
+  std::vector<std::size_t> from(std::size_t job) const;
   // The job's request has ended. Returns the jobs that never start because it failed: the turns after it.
   std::vector<std::size_t> ended(std::size_t job, const Sequence& sequence);
 

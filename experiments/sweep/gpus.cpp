@@ -42,7 +42,8 @@ bool is_number(const std::string& text) {
 // The file of results, and what it and the files of processes hold together.
 class Gathered {
  public:
-  explicit Gathered(const fs::path& file) : file_(file), unfinished_(file) {
+  Gathered(const fs::path& file, const ResultsFile::Identity& identity)
+      : file_(file, identity), unfinished_(file), merged_(identity) {
     for (json& line : load_results(file)) merged_.add(std::move(line));
     for (const fs::path& part : left_behind()) take(part);
   }
@@ -169,7 +170,7 @@ std::vector<std::string> visible_gpus(const std::vector<std::string>& named, con
 
 SweepOutcome run_on_gpus(const std::vector<Run>& runs, const GpuSweep& sweep) {
   SweepOutcome out;
-  Gathered gathered(sweep.results);
+  Gathered gathered(sweep.results, sweep.identity);
   watch_interrupts();
   const auto measured = [&](const Run& run) { return gathered.merged().measured(run.key); };
   const int kept = int(std::ranges::count_if(runs, measured));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/report/results.h"
 #include "experiments/sweep/runner.h"
 
 namespace foretoken {
@@ -21,6 +22,7 @@ struct GpuSweep {
   std::string title = "run";
   bool quiet = false;  // no progress
   bool share_baselines = false;
+  ResultsFile::Identity identity = key_of;  // by which results of these runs are known
 };
 
 // Starts the processes and waits for all of them, also where one is killed: its finished runs are kept, and the same

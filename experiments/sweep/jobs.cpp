@@ -39,12 +39,16 @@ class Serving {
     const std::uint64_t samples = run_["sampling"]["samples"];
     const std::size_t most = run_["workload"]["turns"], all = 1 + p.later.size();
     const std::size_t turns = most == 0 ? all : std::min(most, all);
-    Request request = request_of(run_, target_->info(), tokenizer_, chat_, p, repeat * samples + k);
+    const std::uint64_t sample = repeat * samples + k;
+    Request request = request_of(run_, target_->info(), tokenizer_, chat_, p, sample);
     for (std::size_t turn = 0; turn < turns; ++turn) {
       jobs_.push_back({request, p.number, p.category, turn == 0 && k > 0 ? first : -1, int(turn),
                        turn == 0 ? -1 : int(jobs_.size()) - 1});
       Request& own = jobs_.back().request;
-      if (turn > 0) own.prompt = next(p.later[turn - 1]), own.stream += std::uint64_t(turn) << kTurnBit;
+      if (turn > 0) own.prompt = next(p.later[turn - 1]);
+      // Draws are named by stream and position: turns of one stream would meet draws that the end of the turn before
+      // had looked at.
+      own.stream = stream_of(p.number, sample, turn);
       int& limit = own.limits.max_new_tokens;
       if (run_["workload"]["lengths"] == "drawn") limit = drawn_length(p.number, repeat, limit, int(turn));
     }
@@ -53,10 +57,6 @@ class Serving {
   std::vector<Job> take() { return std::move(jobs_); }
 
  private:
-  // Draws are named by stream and position: turns of one stream would meet draws that the end of the turn before had
-  // looked at.
-  static constexpr int kTurnBit = 52;  // samples of a prompt lie below
-
   std::vector<Token> next(const std::string& text) const {
     return chat_ ? chat_->encode_next(*tokenizer_, text) : tokenizer_->encode(text, /*special=*/false);
   }

@@ -61,13 +61,23 @@ Taken measure_kept(const std::function<Measured()>& measure, bool settle, const 
   return taken;
 }
 
+std::set<std::size_t> left_out_of(const json& measure) {
+  std::set<std::size_t> jobs;
+  if (const auto found = measure.find("left_out"); found != measure.end())
+    for (const json& turn : found->at("turns")) jobs.insert(turn.at("job").get<std::size_t>());
+  return jobs;
+}
+
 void SameAgain::add(const json& measure, const json& outputs, const char* side, int repeat) {
   if (!compared_) return;
-  First now{{}, outputs};
-  for (const json& request : measure.at("requests")) {
-    now.counts.emplace_back();
+  First now{std::vector<std::vector<long>>(outputs.size()), outputs};
+  const std::set<std::size_t> left_out = left_out_of(measure);
+  auto request = measure.at("requests").begin();
+  for (std::size_t job = 0; job < outputs.size(); ++job) {
+    if (left_out.contains(job)) continue;
     for (const char* key : {"tokens", "rounds", "drafted", "tested", "accepted"})
-      now.counts.back().push_back(request.at(key).get<long>());
+      now.counts[job].push_back(request->at(key).get<long>());
+    ++request;
   }
   const auto [known, fresh] = first_.try_emplace(side, now);
   int differing = 0;

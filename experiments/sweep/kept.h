@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct Taken {
 // than 2 % of the time. Stopped in each of three measurements is an Error.
 Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again);
 
+// The numbers of the jobs that a MEASURE left out, whose requests it lacks.
+std::set<std::size_t> left_out_of(const nlohmann::json& measure);
+
 // Whether all alternations of a side did the same: its requests have equal counts of tokens, rounds and drafts, and
 // equal outputs, since their draws are equal. {"compared", "differing": [{"side", "repeat", "requests"}]}; what learns
 // is not compared.
@@ -44,7 +48,7 @@ class SameAgain {
 
  private:
   struct First {
-    std::vector<std::vector<long>> counts;  // of each request
+    std::vector<std::vector<long>> counts;  // of each job; empty where it was left out
     nlohmann::json outputs;
   };
   bool compared_;

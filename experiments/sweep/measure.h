@@ -1,7 +1,9 @@
 // Serves one workload with one engine and records the MEASURE of a result line. In a closed loop a request arrives when
 // another ends, so latencies include no queueing; in an open loop it arrives at a time of its own, from which its
-// latencies count, and time in which nothing runs is idle. The turns of a conversation follow one another. Two windows
-// are measured: end to end, and steady, while all places are taken, from when the first requests have all emitted.
+// latencies count, and time in which nothing runs is idle. The turns of a conversation follow one another; those
+// for which the model's context has no room are left out, and named: {"left_out": {"context": TOKENS, "turns": [{"job",
+// "prompt", "turn"}]}}. Two windows are measured: end to end, and steady, while all places are taken, from when the
+// first requests have all emitted.
 #pragma once
 #include <functional>
 #include <string>
@@ -27,7 +29,7 @@ struct Job {
 struct Measured {
   nlohmann::json measure;
   std::vector<std::vector<Token>> texts;  // generated tokens, in the order of the jobs
-  std::vector<std::string> failures;      // why a request failed, in the order of the jobs; empty: it did not fail
+  std::vector<std::string> failures;      // why a job has no output: it failed, or its turn was left out; empty: it has
 };
 
 // `loop`: how many requests run at once, and when they arrive. `after_step` is called with the share of jobs that are

@@ -24,6 +24,18 @@ std::string target_of_group(const json& run) {
   return key.dump();
 }
 
+// Whether it has all that is asked of it here; a file that somebody wrote may lack anything.
+bool whole(const json& alternation) {
+  const auto has = [&](const char* field, const auto& fits) {
+    const auto found = alternation.find(field);
+    return found != alternation.end() && fits(*found);
+  };
+  const auto object = [](const json& v) { return v.is_object(); };
+  const auto number = [](const json& v) { return v.is_number(); };
+  return has("of", object) && has("baseline", object) && has("speculative", object) &&
+         has("measured_seconds", number) && has("seconds", number) && has("together", number);
+}
+
 // What a component of a run loads, by its options.
 template <class T> std::string loads(const json& component, const Registry<T>& registry) {
   json found = json::array();
@@ -74,11 +86,11 @@ void Rounds::resume(Course& course) {
   const bool known = failure_of([&] { now = origin_now(course.run, bench_, options_.beside); }).empty();
   for (; course.done < count; ++course.done) {
     const json alternation = unfinished_.at(key, course.done);
-    if (known && !same_origin(alternation.at("of"), now)) {
+    const bool complete = whole(alternation);
+    if (!complete || (known && !same_origin(alternation.at("of"), now))) {
       spdlog::warn(
-          "{}: {} alternations of an earlier sweep are measured again, since the program, the machine or a file that "
-          "the run reads has changed",
-          label_of(course.run), count);
+          "{}: {} alternations of an earlier sweep are measured again, since {}", label_of(course.run), count,
+          complete ? "the program, the machine or a file that the run reads has changed" : "one of them is damaged");
       unfinished_.drop(key);
       course = {course.run};
       return;
@@ -114,8 +126,10 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   progress(course.run);
   json alternation;
   const std::string error = failure_of([&] {
+    if (!course.prepared)
+      course.prepared = std::make_shared<const Prepared>(prepare(course.run, bench_, options_.beside));
     alternation = measure_alternation(
-        course.run, course.done, bench_, options_.beside,
+        course.run, course.done, *course.prepared, bench_, options_.beside,
         [&](double part) {
           course.part = part;
           progress(course.run);
@@ -143,7 +157,7 @@ void Rounds::finish(Course& course, const std::vector<json>& alternations) {
       line["interleaved"] =
           std::min(line.value("interleaved", a.at("together").get<int>()), a.at("together").get<int>());
     file_.append(line);
-    course.over = true;
+    end(course);
   }
   unfinished_.drop(course.run.key);
 }
@@ -151,7 +165,12 @@ void Rounds::finish(Course& course, const std::vector<json>& alternations) {
 void Rounds::fail(Course& course, const std::string& error, double seconds) {
   file_.append(failed_line(course.run, error, seconds, bench_, options_.beside));
   failed_(course.run, error);
+  end(course);
+}
+
+void Rounds::end(Course& course) {
   course.over = true;
+  course.prepared.reset();  // a sweep may have many runs of many prompts
 }
 
 Work Rounds::work() const {

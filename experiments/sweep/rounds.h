@@ -2,6 +2,7 @@
 // that a machine that changes slowly (its clock, its temperature, its neighbours) changes for all alike.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,10 +43,11 @@ class Rounds {
   // A run, and how far it is.
   struct Course {
     Run run;
-    int done = 0;         // alternations
-    double part = 0;      // of the one in progress
-    double measured = 0;  // seconds of those that are done
-    bool over = false;    // it has its line
+    int done = 0;                                   // alternations
+    double part = 0;                                // of the one in progress
+    double measured = 0;                            // seconds of those that are done
+    bool over = false;                              // it has its line
+    std::shared_ptr<const Prepared> prepared = {};  // from its first alternation in this process on
 
     bool wants_more() const { return !over && foretoken::wants_more(run.document, done, measured); }
   };
@@ -54,6 +56,7 @@ class Rounds {
   void restore_baselines(int k);
   void next(Course& course, int together, const std::function<void(const Run&)>& progress);
   void finish(Course& course, const std::vector<nlohmann::json>& alternations);
+  void end(Course& course);
   void fail(Course& course, const std::string& error, double seconds);
 
   Workbench& bench_;

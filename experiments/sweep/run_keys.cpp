@@ -45,6 +45,10 @@ RunKey number(const char* pointer, json standard, double least, double most, con
 RunKey added(const char* pointer, double least, double most, const char* meaning, bool above = false) {
   return {pointer, "number", nullptr, meaning, false, true, least, most, {}, above, false, true};
 }
+RunKey later(RunKey key) {
+  key.later = true;
+  return key;
+}
 RunKey share(const char* pointer, const char* meaning) {
   return {pointer, "number", nullptr, meaning, false, true, 0, 1, {}, true, true};
 }
@@ -156,7 +160,9 @@ std::vector<RunKey> keys_of_workload() {
        {},
        false,
        false},
-      integer("/workload/turns", 1, 0, 1000, "turns of a conversation that are served; 0: all of them"),
+      later(integer("/workload/turns", 1, 0, 1000,
+                    "turns of a conversation that are served, as far as the target's context has room; 0: all of "
+                    "them")),
       integer("/workload/limit", 0, 0, kMany,
               "prompts taken, spread evenly over the categories, but at least as many as six requests for each place "
               "of the batch need; 0: all"),
@@ -197,9 +203,9 @@ std::vector<RunKey> keys_of_measure() {
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true,
               "serve a few short requests unmeasured first, and measure again where a device had forwards to record"),
-      boolean(
+      later(boolean(
           "/measure/keep_outputs", false,
-          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored"),
+          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored")),
       trace(
           "/trace",
           "file of an acceptance trace, which is recorded beside the measurement; or {\"file\": FILE, \"dense\": true, "

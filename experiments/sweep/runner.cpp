@@ -14,6 +14,7 @@
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/rounds.h"
+#include "experiments/sweep/run_document.h"
 #include "experiments/sweep/unfinished.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
@@ -27,11 +28,12 @@ json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& 
   const auto start = std::chrono::steady_clock::now();
   json line;
   const std::string error = failure_of([&] {
+    const Prepared prepared = prepare(run, bench, beside);
     std::vector<json> all;
     double measured = 0;
     for (int k = 0; wants_more(run.document, k, measured); ++k) {
       all.push_back(measure_alternation(
-          run, k, bench, beside, [&](double part) { progress(share_done(run.document, k + part, measured)); },
+          run, k, prepared, bench, beside, [&](double part) { progress(share_done(run.document, k + part, measured)); },
           nullptr));
       measured += all.back()["measured_seconds"].get<double>();
     }
@@ -120,7 +122,8 @@ bool tell_failures(const Run& run, const json& line, const std::filesystem::path
 int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed > 0 ? 1 : 0; }
 
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
-  ResultsFile file(options.results);
+  const auto identity = [&](const json& run) { return identity_of(run, bench.registries()); };
+  ResultsFile file(options.results, identity);
   SweepOutcome out;
   const auto machine_here = [&](const json& engine) { return machine_of(bench.backend(engine)); };
   const Origins origins = origins_of(runs, file, options.beside, kCommit, machine_here);
@@ -137,7 +140,7 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
   }
   std::map<std::string, json> latest;
   for (json& line : load_results(file.path())) {
-    std::string key = line["key"];
+    std::string key = identity(line["run"]);
     latest[std::move(key)] = std::move(line);
   }
   for (const Run& run : runs) {

@@ -19,8 +19,10 @@ struct Service {
   long tokens = 0, first_tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, prompt_tokens = 0;
   std::optional<double> log_probability;  // of its output, if requested
   double queued = 0;                      // from the arrival to its first step
+  long from_cache = 0;                    // prompt tokens that its first reading found in the cache
   bool placed = false, started = false;
-  bool fills = false;  // it is one of those that first fill the places
+  bool left_out = false;  // it never began: its conversation had reached the context
+  bool fills = false;     // it is one of those that first fill the places
   Finish finish = Finish::running;
   std::string failure;
 };

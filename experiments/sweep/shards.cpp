@@ -16,6 +16,7 @@ using nlohmann::json;
 namespace {
 
 constexpr double kAllPrompts = 400;  // taken for the prompts of a file, where /workload/limit is 0
+constexpr double kAllTurns = 3;      // taken for the turns of a conversation, where /workload/turns is 0
 constexpr int kMostShards = 20'000;
 
 // Runs that one shard must have together, as indices into the sweep.
@@ -58,10 +59,12 @@ Shard read_shard(const std::string& text) {
 
 double rounds_of(const json& run) {
   const json &w = run.at("workload"), &m = run.at("measure");
-  const double batch = run.at("engine").at("batch"), repeats = w.at("repeats"), limit = w.at("limit");
+  const double batch = run.at("engine").at("batch"), repeats = w.at("repeats"), limit = w.at("limit"),
+               turns = w.at("turns");
   const double requests = std::max((limit > 0 ? limit : kAllPrompts) * repeats, double(kRequestsAPlace) * batch) *
                           run.at("sampling").at("samples").get<double>();
-  return requests / batch * w.at("max_new_tokens").get<double>() * m.at("repeats").get<double>();
+  return requests * (turns > 0 ? turns : kAllTurns) / batch * w.at("max_new_tokens").get<double>() *
+         m.at("repeats").get<double>();
 }
 
 std::vector<Run> runs_of(const Shard& shard, const std::vector<Run>& runs, bool share_baselines) {

@@ -15,6 +15,7 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/workbench.h"
+#include "experiments/sweep/workload.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"
 
@@ -47,9 +48,9 @@ struct Part {
 
 void queue_all(Engine& engine, const std::vector<Job>& jobs, int requests) {
   for (int i = 0; i < requests; ++i) {
-    Request r = jobs[std::size_t(i) % jobs.size()].request;
-    r.stream += std::uint64_t(i) / jobs.size()
-                << 48;  // bits above the sample and the prompt: each request has its own draws
+    const std::size_t n = std::size_t(i);
+    Request r = jobs[n % jobs.size()].request;
+    r.stream |= stream_of(0, 0, n / jobs.size());  // each request has its own draws
     engine.submit(std::move(r));
   }
 }

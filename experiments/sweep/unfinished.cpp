@@ -16,11 +16,13 @@ namespace {
 
 constexpr const char* kEnd = ".json";
 
-// Null where it is absent or damaged, as after a power failure.
-json read(const fs::path& file) {
+// Null where it is absent or damaged, as after a power failure, or where it is of another run or number than its name
+// says, as after files were renamed.
+json read(const fs::path& file, const std::string& key, int k) {
   std::ifstream in(file, std::ios::binary);
   json value = in ? json::parse(in, nullptr, false) : json();
-  return value.is_object() && value.contains("alternation") ? value : json();
+  const bool fits = value.is_object() && value.value("key", json()) == key && value.value("alternation", json()) == k;
+  return fits ? value : json();
 }
 
 // The folder is removed only where nothing else is in it.
@@ -56,12 +58,12 @@ void Unfinished::add(const json& alternation) {
 
 int Unfinished::count(const std::string& key) const {
   int k = 0;
-  while (!read(file(key, k)).is_null()) ++k;
+  while (!read(file(key, k), key, k).is_null()) ++k;
   return k;
 }
 
 json Unfinished::at(const std::string& key, int k) const {
-  json found = read(file(key, k));
+  json found = read(file(key, k), key, k);
   if (found.is_null())
     throw Error(file(key, k).string() +
                 " is gone, which the sweep has written; start it again, which measures it anew");

@@ -18,7 +18,8 @@ class Unfinished {
 
   // {"key": of the run, "alternation": its number, from 0, ...}. An Error where it cannot be written.
   void add(const nlohmann::json& alternation);
-  // How many the run has, from the first on without a gap; those that cannot be read count as absent.
+  // How many the run has, from the first on without a gap; those that cannot be read, or that are of another run or
+  // number than their names say, count as absent.
   int count(const std::string& key) const;
   // Number `k` of those, and all of them.
   nlohmann::json at(const std::string& key, int k) const;

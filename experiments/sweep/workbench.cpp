@@ -253,7 +253,7 @@ Request request_of(const json& run, const ModelInfo& target, const std::shared_p
     r.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
   r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs"),
   r.sampling.warped_logprobs = s.at("warped_logprobs");
-  r.stream = sample << 32 | std::uint64_t(prompt.number);
+  r.stream = stream_of(prompt.number, sample);
   return r;
 }
 

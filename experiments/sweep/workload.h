@@ -22,6 +22,10 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
                                    int limit);
 
+// Names the draws of a request: different prompts, samples and parts have different ones. `part`: the turn of a
+// conversation, or how often a soak test has served the request before. A sample or part without room is an Error.
+std::uint64_t stream_of(int prompt, std::uint64_t sample, std::uint64_t part = 0);
+
 // A number of tokens between half of `most` and all of it, drawn for this prompt, repeat and turn; the same in every
 // run.
 int drawn_length(int prompt, std::uint64_t repeat, int most, int turn = 0);

@@ -1,6 +1,7 @@
 #include "framework/components/pairing.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/error.h"
 
@@ -8,6 +9,25 @@ namespace foretoken {
 namespace {
 
 std::string name_of(const nlohmann::json& config) { return "'" + config.at("name").get<std::string>() + "'"; }
+
+// What entries state before any component is made; empty where the component itself must be asked.
+struct StatedTraits {
+  std::optional<Needs> needs;
+  std::optional<Budget> most;
+  std::optional<Soundness> soundness;
+};
+
+StatedTraits stated_traits(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
+  return {registries.drafters.traits(configs.drafter, target), registries.policies.traits(configs.policy, target),
+          registries.verifiers.traits(configs.verifier, target)};
+}
+
+void expect_fit(const ComponentConfigs& configs, const StatedTraits& stated) {
+  const auto& [needs, most, soundness] = stated;
+  if (needs) expect_served(*needs, "the drafter " + name_of(configs.drafter));  // first, as in Engine
+  if (needs && soundness) expect_sound(configs, *needs, *soundness);
+  if (needs && most) expect_confidence(configs, *most, *needs);
+}
 
 }  // namespace
 
@@ -53,19 +73,13 @@ void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, 
 }
 
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  const auto needs = registries.drafters.traits(configs.drafter, target);
-  const auto most = registries.policies.traits(configs.policy, target);
-  const auto soundness = registries.verifiers.traits(configs.verifier, target);
-  if (needs) expect_served(*needs, "the drafter " + name_of(configs.drafter));  // first, as in Engine
-  if (needs && soundness) expect_sound(configs, *needs, *soundness);
-  if (needs && most) expect_confidence(configs, *most, *needs);
+  expect_fit(configs, stated_traits(registries, configs, target));
 }
 
 void expect_fit_whole(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  expect_fit(registries, configs, target);
-  const auto needs = registries.drafters.traits(configs.drafter, target);
-  const auto most = registries.policies.traits(configs.policy, target);
-  if (needs && most) expect_whole(configs, *most, *needs);
+  const StatedTraits stated = stated_traits(registries, configs, target);
+  expect_fit(configs, stated);
+  if (stated.needs && stated.most) expect_whole(configs, *stated.most, *stated.needs);
 }
 
 }  // namespace foretoken

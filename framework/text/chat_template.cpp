@@ -1,6 +1,7 @@
 #include "framework/text/chat_template.h"
 
 #include <algorithm>
+#include <span>
 
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -178,7 +179,16 @@ std::vector<Token> ChatTemplate::encode(const Tokenizer& tokenizer, std::string_
 
 std::vector<Token> ChatTemplate::encode_next(const Tokenizer& tokenizer, std::string_view question) const {
   expect_marks(tokenizer);
-  return tokenizer.encode(next(question), /*special=*/false);
+  // Behind a letter, whose tokens are taken off: SentencePiece puts a space before the first word of a text, and this
+  // text goes on from the answer.
+  const std::string answer = "a";
+  const std::vector<Token> before = tokenizer.encode(answer, /*special=*/false);
+  std::vector<Token> all = tokenizer.encode(answer + next(question), /*special=*/false);
+  if (!std::ranges::equal(before, std::span(all).first(std::min(before.size(), all.size()))))
+    throw Error("the tokenizer joins the end of an answer with what the chat template '" + name_ +
+                "' writes behind it, so conversations of several turns have no fixed tokens; serve single turns");
+  all.erase(all.begin(), all.begin() + std::ptrdiff_t(before.size()));
+  return all;
 }
 
 }  // namespace foretoken

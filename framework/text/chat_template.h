@@ -35,7 +35,8 @@ class ChatTemplate {
   // it.
   std::vector<Token> encode(const Tokenizer& tokenizer, std::string_view question,
                             const std::optional<std::string>& system = {}) const;
-  // The tokens of next(). Errors as of encode().
+  // The tokens of next() behind the tokens of an answer. Errors as of encode(); a tokenizer that joins the last letter
+  // of an answer with what follows is one too.
   std::vector<Token> encode_next(const Tokenizer& tokenizer, std::string_view question) const;
 
  private:

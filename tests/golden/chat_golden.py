@@ -25,6 +25,23 @@ MISTRAL = (
 MISTRAL3 = (
     """{{ bos_token }}{% for message in messages %}{{ '[INST] ' + message['content'] + '[/INST]' }}{% endfor %}"""
 )
+# As published, with the assistant's messages: meta-llama/Llama-2-7b-chat-hf, mistralai/Mistral-7B-Instruct-v0.2 and
+# v0.3, HuggingFaceH4/zephyr-7b-beta. Those above have them already.
+LLAMA2_TURNS = """{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\n' + system_message + '\n<</SYS>>\n\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"""
+MISTRAL_TURNS = """{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token }}{% endif %}{% endfor %}"""
+MISTRAL3_TURNS = """{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + '[/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' ' + message['content'] | trim + eos_token }}{% endif %}{% endfor %}"""
+ZEPHYR_TURNS = """{% for message in messages %}
+{% if message['role'] == 'user' %}
+{{ '<|user|>\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'system' %}
+{{ '<|system|>\n' + message['content'] + eos_token }}
+{% elif message['role'] == 'assistant' %}
+{{ '<|assistant|>\n' + message['content'] + eos_token }}
+{% endif %}
+{% if loop.last and add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+{% endfor %}"""
 ZEPHYR = """{% for message in messages %}
 {% if message['role'] == 'user' %}
 {{ '<|user|>\\n' + message['content'] + eos_token }}
@@ -48,6 +65,17 @@ FORMS = [
     ("mistral-v3", "mistral", MISTRAL3, False),
     ("zephyr", "llama2", ZEPHYR, True),
 ]
+# form, tokenizer, template
+CONVERSATIONS = [
+    ("chatml", "qwen2", CHATML.replace("%FIRST%", "")),
+    ("llama-3", "llama3", LLAMA3),
+    ("llama-3.1", "llama3", LLAMA31),
+    ("llama-2", "llama2", LLAMA2_TURNS),
+    ("mistral", "llama2", MISTRAL_TURNS),
+    ("mistral-v3", "mistral", MISTRAL3_TURNS),
+    ("zephyr", "llama2", ZEPHYR_TURNS),
+]
+ANSWER = "It counts the bridges."
 QUESTIONS = [
     "What does the lantern measure?",
     "  Two\n lines, and spaces around.\t",
@@ -59,16 +87,46 @@ SYSTEM = "You count  bridges."
 MARKS = {"llama3": ("<|begin_of_text|>", "<|eot_id|>"), "qwen2": (None, "<|im_end|>")}
 
 
+def tokenizer_of(folder: pathlib.Path, name: str) -> PreTrainedTokenizerFast:
+    bos, eos = MARKS.get(name, ("<s>", "</s>"))
+    return PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / name / "tokenizer.json"),
+        bos_token=bos,
+        eos_token=eos,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def conversations(folder: pathlib.Path) -> list:
+    """A question, its answer and another question, as one text and its ids."""
+    found = []
+    for form, name, template in CONVERSATIONS:
+        tokenizer = tokenizer_of(folder, name)
+        for question in QUESTIONS:
+            messages = [
+                {"role": "user", "content": QUESTIONS[0]},
+                {"role": "assistant", "content": ANSWER},
+                {"role": "user", "content": question},
+            ]
+            given = dict(chat_template=template, add_generation_prompt=True)
+            found.append(
+                {
+                    "form": form,
+                    "tokenizer": name,
+                    "first": QUESTIONS[0],
+                    "answer": ANSWER,
+                    "question": question,
+                    "text": tokenizer.apply_chat_template(messages, tokenize=False, **given),
+                    "ids": tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **given),
+                }
+            )
+    return found
+
+
 def write_golden(folder: pathlib.Path) -> None:
     cases = []
     for form, name, template, has_system in FORMS:
-        bos, eos = MARKS.get(name, ("<s>", "</s>"))
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_file=str(folder / name / "tokenizer.json"),
-            bos_token=bos,
-            eos_token=eos,
-            clean_up_tokenization_spaces=False,
-        )
+        tokenizer = tokenizer_of(folder, name)
         case = {"form": form, "tokenizer": name, "template": template, "asked": []}
         for system in [None, SYSTEM] if has_system else [None]:
             for question in QUESTIONS:
@@ -80,5 +138,5 @@ def write_golden(folder: pathlib.Path) -> None:
                 ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **given)
                 case["asked"].append({"system": system, "question": question, "text": text, "ids": ids})
         cases.append(case)
-    golden = {"forms": cases, "unknown": GEMMA}
+    golden = {"forms": cases, "conversations": conversations(folder), "unknown": GEMMA}
     (folder / "chat.golden.json").write_text(json.dumps(golden, ensure_ascii=True, indent=0) + "\n")

@@ -102,17 +102,41 @@ TEST(Load, IntervalsAreOverAlternations) {
   line["repeats"][1]["speculative"]["requests"][1]["decode_seconds"] = 0.9;
   line["repeats"][2]["baseline"]["requests"][0]["seconds"] = 2.5;
   const Load three = *summarize(line).load;
-  const std::vector<Term> shares{{2, 4}, {3, 4}, {2, 4}};
-  const Interval want = share_interval(shares);
-  EXPECT_TRUE(want.bounded());
   EXPECT_DOUBLE_EQ(three.speculative.within.value, 7 / 12.0);
-  EXPECT_DOUBLE_EQ(three.speculative.within.low, want.low);
-  EXPECT_DOUBLE_EQ(three.speculative.within.high, want.high);
+  EXPECT_NEAR(three.speculative.within.low, 0.224523196, 1e-9)
+      << "Student's, of the arcsines of the roots of 2, 3 and 2 of 4";
+  EXPECT_NEAR(three.speculative.within.high, 0.897316448, 1e-9);
   EXPECT_LT(three.speculative.goodput.low, three.speculative.goodput.value);
   EXPECT_GT(three.latency_ratio.high, three.latency_ratio.value);
   for (json& request : line["repeats"][0]["speculative"]["requests"]) request["ttft"] = 9;
   const Interval none = summarize(line).load->speculative.goodput;
   EXPECT_TRUE(none.known() && !none.bounded()) << "an alternation without any has no logarithm";
+}
+
+TEST(Load, SharesThatFewAlternationsCannotBoundHaveNoInterval) {
+  const auto bounded = [](std::vector<Term> repeats) { return repeated_share_interval(repeats).bounded(); };
+  EXPECT_TRUE(bounded({{20, 40}, {30, 40}, {20, 40}}));
+  EXPECT_FALSE(bounded({{20, 40}, {20, 40}, {20, 40}})) << "equal shares have no spread, which is not certainty";
+  EXPECT_FALSE(bounded({{40, 40}, {39, 40}, {33, 40}})) << "more than nine of ten";
+  EXPECT_FALSE(bounded({{0, 40}, {1, 40}, {9, 40}})) << "less than one of ten";
+  EXPECT_FALSE(bounded({{20, 40}})) << "one alternation";
+  const Interval near = repeated_share_interval(std::vector<Term>{{40, 40}, {36, 40}, {20, 40}});
+  EXPECT_TRUE(near.low >= 0 && near.high == 1) << "an arcsine ends at a right angle";
+}
+
+TEST(Load, GoodputOfFewHasNoInterval) {
+  const auto goodput = [](int within) {
+    json line = loaded_line(1, 3);
+    for (std::size_t k = 0; k < 3; ++k)
+      for (std::size_t i = 0; i < 4; ++i) {
+        json& request = line["repeats"][k]["speculative"]["requests"][i];
+        request["ttft"] = int(i) < within ? .1 : .9, request["decode_seconds"] = .1;
+      }
+    line["repeats"][0]["speculative"]["seconds"] = 5.5, line["repeats"][0]["speculative"]["idle_seconds"] = 1.5;
+    return summarize(line).load->speculative.goodput;
+  };
+  EXPECT_TRUE(goodput(2).bounded());
+  EXPECT_TRUE(goodput(1).known() && !goodput(1).bounded()) << "a share of one in four";
 }
 
 TEST(Load, AFailedRequestIsNotServed) {

@@ -6,13 +6,16 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/report/report.h"
 #include "kernels/error.h"
 #include "tests/experiments/report/result_lines.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
+using test::says;
 using test::worked_line;
 
 TEST(Summary, AnswersWorkedByHand) {
@@ -248,6 +251,30 @@ TEST(Summary, LinesThatAreNotWhatTheyShouldBeSayWhy) {
 
   EXPECT_THROW(summarize(json{{"schema", 1}}), Error);
   EXPECT_THROW(summarize(json(3)), Error);
+}
+
+TEST(Summary, TurnsThatTheContextHadNoRoomForAreCounted) {
+  const auto left_out = [](int turns) {
+    json found{{"context", 512}, {"turns", json::array()}};
+    for (int i = 0; i < turns; ++i) found["turns"].push_back({{"job", i}, {"prompt", 0}, {"turn", i + 1}});
+    return found;
+  };
+  const auto shown = [](const json& one) {
+    ShowOptions options;
+    options.width = 0;
+    return show({one}, options);
+  };
+  json line = worked_line();
+  for (json& repeat : line["repeats"]) repeat["speculative"]["left_out"] = repeat["baseline"]["left_out"] = left_out(1);
+  EXPECT_TRUE(says(shown(line), "1 turn left out: the conversation reached the context of 512 tokens"));
+  EXPECT_EQ(to_json(summarize(line))["figures"]["turns_left_out"],
+            json({{"speculative", 1}, {"baseline", 1}, {"context", 512}}));
+  for (json& repeat : line["repeats"]) repeat["baseline"]["left_out"] = left_out(3);
+  EXPECT_TRUE(says(shown(line), "1 and, of plain decoding, 3 turns left out")) << "lossy outputs are not as long";
+  EXPECT_EQ(to_json(summarize(worked_line()))["figures"]["turns_left_out"],
+            json({{"speculative", 0}, {"baseline", 0}, {"context", nullptr}}));
+  line["repeats"][0]["baseline"]["left_out"].erase("turns");
+  EXPECT_TRUE(says(summarize(line).error, "not a complete result line", "turns"));
 }
 
 TEST(Summary, OfOneKeyTheLastLineCounts) {

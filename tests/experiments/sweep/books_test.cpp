@@ -2,6 +2,7 @@
 // and laws say that they are.
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -247,6 +248,35 @@ TEST(Books, GapsAreBetweenRounds) {
   long gaps = 0;
   for (const json& times : w.found.measure["gaps"]) gaps += times.get<long>();
   EXPECT_EQ(gaps, w.found.measure["rounds"].get<long>() - long(w.requests.size()));
+}
+
+// Prompts of which no two begin alike, in a pool that is too small for all: nothing is in the cache when they are first
+// read, and after a preemption a sequence finds its own pages.
+TEST(Books, WhatIsReadAgainIsNotFromTheCache) {
+  const Models models = table_models({.vocab = 5, .order = 2, .seed = 31});
+  const Registries registries = all_registries();
+  const auto measured = [&](int pages, int passes) {
+    ReferenceBackend backend;
+    Engine engine(backend, models.target, registries,
+                  {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}},
+                  {.batch = 4, .step_rows = 40, .page_rows = 2, .pages = pages, .check = true}, models.load);
+    std::vector<Job> jobs(std::size_t(4 * passes));
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      jobs[i].request.prompt = std::vector<Token>(9, Token(i % 4)), jobs[i].request.stream = i;
+      jobs[i].request.limits.max_new_tokens = 24;
+    }
+    const json m = measure(engine, jobs, 4, [](double) {}).measure;
+    return std::tuple(m["prefix_rows"].get<long>(), long(engine.target().cache().prefix_rows_reused()),
+                      m["preempted"].get<long>());
+  };
+  const auto [rows, again, preempted] = measured(40, 1);
+  EXPECT_GT(preempted, 0);
+  EXPECT_GT(again, 0) << "else nothing was to be left out";
+  EXPECT_EQ(rows, 0);
+  const auto [found, all, none] = measured(400, 3);
+  EXPECT_EQ(none, 0);
+  EXPECT_EQ(found, 2 * 4 * 8) << "the last token of a prompt is always fed";
+  EXPECT_EQ(found, all);
 }
 
 }  // namespace

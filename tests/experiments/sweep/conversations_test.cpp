@@ -3,6 +3,8 @@
 
 #include <set>
 
+#include "experiments/report/report.h"
+#include "experiments/report/summary.h"
 #include "experiments/sweep/jobs.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
@@ -51,6 +53,17 @@ TEST(Conversations, turns_after_a_failed_one_are_left_out) {
   Conversations all(jobs);
   (void)all.next();
   EXPECT_EQ(all.ended(0, ended_with({1}, Finish::failed)), (std::vector<std::size_t>{1, 2}));
+  EXPECT_FALSE(all.ready());
+}
+
+TEST(Conversations, a_turn_that_does_not_start_takes_those_after_it_along) {
+  const std::vector<Job> jobs{job(-1, {1}), job(0, {2}), job(1, {3}), job(2, {4}), job(-1, {5})};
+  Conversations all(jobs);
+  (void)all.next();
+  (void)all.ended(0, ended_with({1, 7}, Finish::length));
+  ASSERT_EQ(all.next(), 1u);
+  EXPECT_EQ(all.from(1), (std::vector<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(all.next(), 4u);
   EXPECT_FALSE(all.ready());
 }
 
@@ -137,6 +150,76 @@ TEST_F(Turns, the_steady_window_begins_with_the_requests_that_fill_the_places) {
   for (const json& request : all.measure["requests"])
     if (request["turn"] == 0 && request["prompt"] == 0) steady += request["steady_tokens"].get<long>();
   EXPECT_GT(steady, 6 * 8 / 2) << "first turns count, but for their first step";
+}
+
+// The second question of one conversation fills the context alone, and the last one of another.
+class LongTurns : public Turns {
+ protected:
+  LongTurns() {
+    std::string whole;
+    for (int i = 0; i < 3000; ++i) whole += " bridge";
+    std::string lines;
+    for (int i = 0; i < 6; ++i)
+      lines += json{{"turns",
+                     {"USER: Hello.\nSYSTEM:", i == 1 ? whole : "\nUSER: Who?\nSYSTEM:",
+                      i == 4 ? whole : "\nUSER: Why?\nSYSTEM:"}}}
+                   .dump() +
+               "\n";
+    file_ = folder_.write("long.jsonl", lines).string();
+  }
+};
+
+TEST_F(LongTurns, end_their_conversations_early) {
+  json changes = workload({{"turns", 0}, {"max_new_tokens", 4}});
+  changes["measure"] = {{"repeats", 2}, {"keep_outputs", true}};
+  const json line = measured(changes);
+  const int context = bench.target_info(line["run"], "").positions;
+  const json left_out{{"context", context},
+                      {"turns",
+                       {{{"job", 4}, {"prompt", 1}, {"turn", 1}},
+                        {{"job", 5}, {"prompt", 1}, {"turn", 2}},
+                        {{"job", 14}, {"prompt", 4}, {"turn", 2}}}}};
+  for (const json& repeat : line["repeats"])
+    for (const char* side : {"baseline", "speculative"}) {
+      EXPECT_EQ(repeat[side]["left_out"], left_out);
+      ASSERT_EQ(repeat[side]["requests"].size(), 15u);
+      EXPECT_EQ(repeat[side]["requests"][4]["prompt"], 2) << "behind the first turn of prompt 1";
+    }
+  EXPECT_FALSE(line.contains("failures"));
+  EXPECT_EQ(line["agreement"]["compared_texts"], 30);
+  EXPECT_EQ(line["alternations"], json({{"compared", true}, {"differing", json::array()}}));
+  const json &first = line["repeats"][0], &plain = first["baseline"]["requests"];
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(plain[i]["output"], first["speculative"]["requests"][i]["output"]);
+    EXPECT_NE(plain[i]["output"], "") << "each has its own, also behind turns that were left out";
+  }
+  const Summary s = summarize(line);
+  EXPECT_EQ(s.error, "");
+  EXPECT_EQ(s.prompts, 6);
+  EXPECT_EQ(s.left_out_turns.speculative, 3);
+  ShowOptions options;
+  options.width = 0;
+  EXPECT_TRUE(says(show({line}, options),
+                   "3 turns left out: the conversation reached the context of " + std::to_string(context) + " tokens"));
+}
+
+// Nothing runs any more when the last turns are left out.
+TEST_F(LongTurns, may_be_the_last_of_a_run) {
+  const json document = run_of(workload({{"turns", 0}, {"max_new_tokens", 4}})).document;
+  const auto all = jobs_of(document, bench, "");
+  const std::vector<Job> second(all.begin() + 3, all.begin() + 6);
+  std::vector<Job> jobs = second;
+  for (std::size_t i = 0; i < 3; ++i) jobs[i].after = int(i) - 1;
+  const Measured found = measure(*bench.engine(document, Side::speculative, ""), jobs, 1, [](double) {});
+  EXPECT_EQ(found.measure["requests"].size(), 1u);
+  EXPECT_EQ(found.measure["left_out"]["turns"].size(), 2u);
+}
+
+TEST_F(LongTurns, cannot_be_first_ones) {
+  std::string whole;
+  for (int i = 0; i < 3000; ++i) whole += " bridge";
+  file_ = folder_.write("first.jsonl", json{{"prompt", whole}}.dump() + "\n").string();
+  EXPECT_TRUE(says(failure(workload({{"repeats", 6}})), "prompt 1 of the workload", "the context of", "shorten it"));
 }
 
 TEST_F(Turns, a_trace_takes_single_turns) {

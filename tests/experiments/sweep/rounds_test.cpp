@@ -3,12 +3,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "experiments/sweep/interrupt.h"
+#include "framework/text/json_file.h"
+#include "tests/experiments/report/results_files.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 namespace {
@@ -106,6 +110,55 @@ TEST_F(SweepsInRounds, MixNoAlternationsOfTwoPrograms) {
   EXPECT_EQ(line_of_run(runs[1])["repeats"].size(), 2u);
 }
 
+// What a power failure, an editor or a copied folder may leave: the runs begin again, and nothing of it is in a line.
+TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
+  const auto runs = three();
+  const std::filesystem::path left = folder.path() / "r.jsonl.unfinished" / (runs[0].key + "-0.json");
+  const auto damage = [&](const std::function<void(json&)>& change) {
+    std::filesystem::remove(options.results);
+    std::filesystem::remove_all(left.parent_path());
+    EXPECT_EQ(order({runs[0]}, 1), "a");
+    EXPECT_EQ(order({runs[0], runs[2]}, 2), "ac") << "one alternation of a is kept";
+    json kept = read_json(left);
+    kept["baseline"]["measure"]["seconds"] = 12345;
+    change(kept);
+    std::ofstream(left) << kept.dump();
+  };
+  const auto again = [&](const std::function<void(json&)>& change) {
+    damage(change);
+    const std::string found = order({runs[0]});
+    EXPECT_NE(line_of_run(runs[0])["repeats"][0]["baseline"]["seconds"], 12345);
+    EXPECT_EQ(line_of_run(runs[0])["repeats"].size(), 2u);
+    return found;
+  };
+  EXPECT_EQ(again([](json& kept) { kept["of"]["commit"] = "another"; }), "a");
+  EXPECT_EQ(again([&](json& kept) { kept["key"] = runs[1].key; }), "a") << "of another document";
+  EXPECT_EQ(again([](json& kept) { kept["alternation"] = 1; }), "a");
+  EXPECT_EQ(again([](json& kept) { kept.erase("of"); }), "a");
+  EXPECT_EQ(again([](json& kept) { kept["measured_seconds"] = "long"; }), "a");
+  EXPECT_EQ(again([](json& kept) { kept = json::array(); }), "a");
+  damage([](json&) {});
+  const std::string text = bytes_of(left);
+  std::ofstream(left) << text.substr(0, text.size() / 2);
+  EXPECT_EQ(order({runs[0]}), "a") << "a torn file";
+  EXPECT_NE(line_of_run(runs[0])["repeats"][0]["baseline"]["seconds"], 12345);
+}
+
+// Requests are encoded, and an engine is asked what it is, once for all alternations of a run.
+TEST_F(SweepsInRounds, AlternationsServeWhatWasPrepared) {
+  const foretoken::Run run = run_of();
+  Prepared prepared = prepare(run, bench, "");
+  EXPECT_EQ(prepared.jobs.size(), 12u);
+  EXPECT_EQ(prepared.engine["compared"], true);
+  prepared.jobs.resize(3), prepared.engine["promise"] = "as prepared";
+  for (int k = 0; k < 2; ++k) {
+    const json found = measure_alternation(run, k, prepared, bench, "", [](double) {}, nullptr);
+    EXPECT_EQ(found["of"]["promise"], "as prepared");
+    EXPECT_EQ(found["baseline"]["measure"]["requests"].size(), 3u);
+    EXPECT_EQ(found["speculative"]["measure"]["requests"].size(), 3u);
+  }
+}
+
 TEST_F(SweepsInRounds, ShareABaselineInEachRoundAlsoAfterAStop) {
   options.share_baselines = true;
   const auto runs = three();
@@ -156,6 +209,24 @@ TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
   kept.drop("aa");
   EXPECT_EQ(kept.count("aa"), 0);
   EXPECT_EQ(kept.count("ab"), 1);
+}
+
+TEST(UnfinishedRuns, AreWhatTheirNamesSay) {
+  const TemporaryFolder folder;
+  Unfinished kept(folder.path() / "r.jsonl");
+  const auto write = [&](const std::string& name, const json& value) {
+    kept.add(alternation("zz", 0));  // the folder
+    std::ofstream(kept.folder() / name) << value.dump();
+  };
+  write("aa-0.json", alternation("aa", 0));
+  write("aa-1.json", alternation("aa", 2));
+  write("bb-0.json", alternation("aa", 0));
+  write("cc-0.json", {{"alternation", 0}});
+  write("dd-0.json", {{"key", "dd"}, {"alternation", "0"}});
+  write("ee-0.json", "ee");
+  EXPECT_EQ(kept.count("aa"), 1);
+  for (const char* key : {"bb", "cc", "dd", "ee"}) EXPECT_EQ(kept.count(key), 0) << key;
+  EXPECT_TRUE(says(sentence_of([&] { kept.at("aa", 1); }), "aa-1.json", "start it again"));
 }
 
 TEST(UnfinishedRuns, MoveToTheProcessThatMeasuresThem) {

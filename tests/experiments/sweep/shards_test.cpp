@@ -88,6 +88,22 @@ TEST_F(Shards, RunsCostTheirRoundsOfPlainDecoding) {
   EXPECT_EQ(rounds("{" + few + R"(, "/workload/limit": [6], "/engine/batch": [4]})"), 6 * 10 * 3) << "six a place";
   EXPECT_EQ(rounds("{" + few + R"(, "/workload/limit": [12], "/engine/batch": [1], "/sampling/samples": [2]})"),
             12 * 2 * 10 * 3);
+  for (const char* turns : {"3", "0"})
+    EXPECT_EQ(
+        rounds("{" + few + R"(, "/workload/limit": [24], "/engine/batch": [2], "/workload/turns": [)" + turns + "]}"),
+        3 * 24. / 2 * 10 * 3)
+        << "all turns count as three";
+}
+
+TEST_F(Shards, AConversationWeighsAsMuchAsItsTurns) {
+  const auto runs = sweep(R"({"/workload/turns": [1, 3], "/sampling/seed": [1, 2, 3]})");
+  std::multiset<std::vector<int>> found;
+  for (const auto& shard : divided(runs, 4)) {
+    std::vector<int> turns;
+    for (const foretoken::Run& run : shard) turns.push_back(run.document["workload"]["turns"]);
+    found.insert(turns);
+  }
+  EXPECT_EQ(found, (std::multiset<std::vector<int>>{{1, 1, 1}, {3}, {3}, {3}}));
 }
 
 TEST_F(Shards, KeepRunsOfOneBaselineTogether) {

@@ -97,6 +97,39 @@ TEST(SameAgain, names_alternations_that_differ) {
   EXPECT_EQ(unasked.as_json(), nlohmann::json({{"compared", false}, {"differing", nlohmann::json::array()}}));
 }
 
+// Of three jobs: requests of those that a measurement left out are not in its list.
+TEST(SameAgain, compares_jobs_also_behind_turns_that_were_left_out) {
+  SameAgain same(true);
+  const auto add = [&](const std::vector<std::size_t>& left_out, std::vector<long> rounds, int repeat) {
+    nlohmann::json measure{{"requests", nlohmann::json::array()}};
+    for (const long n : rounds)
+      measure["requests"].push_back({{"tokens", 2}, {"rounds", n}, {"drafted", 3}, {"tested", 3}, {"accepted", 1}});
+    Measured now{{}, {{1}, {2}, {3}}, {"", "", ""}};
+    for (const std::size_t job : left_out) {
+      measure["left_out"]["turns"].push_back({{"job", job}});
+      now.texts[job].clear(), now.failures[job] = "the turn was left out";
+    }
+    same.add(measure, outputs_of(now), "speculative", repeat);
+  };
+  add({1}, {5, 7}, 0), add({1}, {5, 7}, 1);
+  EXPECT_TRUE(same.as_json()["differing"].empty());
+  add({1}, {5, 8}, 2), add({}, {5, 6, 7}, 3), add({0}, {6, 7}, 4);
+  const nlohmann::json want{{{"side", "speculative"}, {"repeat", 2}, {"requests", 1}},
+                            {{"side", "speculative"}, {"repeat", 3}, {"requests", 1}},
+                            {{"side", "speculative"}, {"repeat", 4}, {"requests", 2}}};
+  EXPECT_EQ(same.as_json()["differing"], want);
+}
+
+// A lossy verifier's side may leave out other turns than the baseline's.
+TEST(Agreement, leaves_out_turns_that_one_side_left_out) {
+  const Measured plain{{}, {{1}, {2}, {}}, {"", "", "the turn was left out"}},
+      lossy{{}, {{1}, {}, {3}}, {"", "the turn was left out", ""}};
+  Agreement agreement;
+  agreement.add(outputs_of(plain), outputs_of(lossy));
+  EXPECT_EQ(agreement.compared, 1);
+  EXPECT_EQ(agreement.different, 0);
+}
+
 TEST(Agreement, leaves_out_requests_that_failed) {
   const Measured a{{}, {{1, 2}, {3}, {}}, {"", "", ""}}, b{{}, {{1, 2}, {4}, {5}}, {"", "", ""}},
       failed{{}, {{1, 2}, {}, {5}}, {"", "no", ""}};

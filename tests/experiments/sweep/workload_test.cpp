@@ -1,7 +1,9 @@
 // Prompts from any JSON lines, and the selection of a workload.
 #include "experiments/sweep/workload.h"
 
+#include <limits>
 #include <map>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -82,6 +84,20 @@ TEST(Workload, ChoosesInTheOrderOfTheFile) {
   EXPECT_EQ(numbers({}, 0).size(), 9u);
   EXPECT_EQ(numbers({}, 100).size(), 9u);
   EXPECT_TRUE(says(sentence_of([&] { choose_prompts(all, {"c"}, 0); }), "'c'", "a, b"));
+}
+
+// The greatest numbers that a run may ask for: samples times repeats, and turns.
+TEST(Workload, StreamsOfDifferentRequestsAreDifferent) {
+  std::set<std::uint64_t> streams;
+  const std::uint64_t samples[] = {0, 1, 65535, 65536, 1024 * 1000 - 1}, parts[] = {0, 1, 999, 4095};
+  for (const int prompt : {0, 1, std::numeric_limits<int>::max()})
+    for (const std::uint64_t sample : samples)
+      for (const std::uint64_t part : parts) streams.insert(stream_of(prompt, sample, part));
+  EXPECT_EQ(streams.size(), 3u * 5 * 4);
+  EXPECT_EQ(stream_of(7, 3), 3ull << 32 | 7) << "as committed results have been drawn";
+  EXPECT_TRUE(says(sentence_of([] { stream_of(0, 0, 4096); }), "number 4096", "'/workload/turns'", "soak test"));
+  EXPECT_TRUE(
+      says(sentence_of([] { stream_of(0, 1 << 20); }), "sample of a prompt is number 1048576", "'/sampling/samples'"));
 }
 
 }  // namespace

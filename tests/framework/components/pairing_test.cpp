@@ -42,6 +42,23 @@ TEST_F(WholeShapes, a_shape_beyond_every_budget_of_the_policy_is_refused) {
   EXPECT_TRUE(test::says(refusal(json::object(), fixed(4, nullptr)), "at most 5 nodes"));
 }
 
+TEST_F(WholeShapes, what_entries_state_is_asked_once) {
+  int asked = 0;
+  const auto count = [&](auto& registry, const char* name) {
+    auto entry = registry.entries().at(name);
+    entry.traits = [&asked, traits = entry.traits](const json& options, const ModelInfo& target) {
+      ++asked;
+      return traits(options, target);
+    };
+    registry.replace(name, entry);
+  };
+  count(registries_.drafters, "draft_tree");
+  count(registries_.policies, "fixed");
+  count(registries_.verifiers, "speculative_sampling");
+  EXPECT_EQ(refusal(json::object(), fixed(3, 7)), "");
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(WholeShapes, a_shape_that_may_be_cut_and_a_policy_that_never_drafts_are_not) {
   EXPECT_EQ(refusal({{"cut", true}}, fixed(2, 3)), "");
   EXPECT_EQ(refusal(json::object(), fixed(0, nullptr)), "");

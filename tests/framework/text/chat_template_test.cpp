@@ -2,6 +2,9 @@
 // templates that are not supported.
 #include "framework/text/chat_template.h"
 
+#include <algorithm>
+#include <span>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -37,6 +40,29 @@ TEST(ChatTemplate, GivesTheTextsAndIdsOfTransformers) {
     }
   }
   EXPECT_EQ(asked, 70u);
+}
+
+// Two turns, as the published templates write them: the ids of Transformers begin with those of the first prompt and
+// end with what follows the answer, and between them there is the answer alone.
+TEST(ChatTemplate, TheIdsOfTwoTurnsAreThoseOfTransformers) {
+  const json golden = read_json(kData / "chat.golden.json");
+  std::size_t asked = 0;
+  for (const json& one : golden["conversations"]) {
+    const std::string form = one["form"], text = one["text"], question = one["question"];
+    const ChatTemplate chat = ChatTemplate::named(form);
+    const auto tokenizer = Tokenizer::load(kData / one["tokenizer"].get<std::string>());
+    const auto ids = one["ids"].get<std::vector<Token>>();
+    const std::vector<Token> first = chat.encode(*tokenizer, one["first"].get<std::string>()),
+                             next = chat.encode_next(*tokenizer, question);
+    ASSERT_LT(first.size() + next.size(), ids.size()) << form;
+    EXPECT_TRUE(std::ranges::equal(first, std::span(ids).first(first.size()))) << form << ": " << text;
+    EXPECT_TRUE(std::ranges::equal(next, std::span(ids).last(next.size()))) << form << ": " << text;
+    const std::span<const Token> middle = std::span(ids).subspan(first.size(), ids.size() - first.size() - next.size());
+    const std::string answer = tokenizer->decode_inside(middle, /*special=*/true);
+    EXPECT_EQ(answer.substr(answer.find_first_not_of(' ')), one["answer"].get<std::string>()) << form << ": " << text;
+    ++asked;
+  }
+  EXPECT_EQ(asked, 35u);
 }
 
 TEST(ChatTemplate, AFormatChosenByNameHasNoDefaultSystemPrompt) {

@@ -31,29 +31,39 @@ int Enumerator::split(const Draws& draws, DrawName draw_name, const std::vector<
     now = it->second;
   }
   std::vector<int> possible;
-  for (int i = 0; i + 1 < int(cuts.size()); ++i)
-    if (std::min(cuts[std::size_t(i) + 1], now.high) > std::max(cuts[std::size_t(i)], now.low)) possible.push_back(i);
-  const int taken = take(possible);
+  std::vector<double> shares;
+  for (int i = 0; i + 1 < int(cuts.size()); ++i) {
+    const double share = std::min(cuts[std::size_t(i) + 1], now.high) - std::max(cuts[std::size_t(i)], now.low);
+    if (share > 0) possible.push_back(i), shares.push_back(share);
+  }
+  const int taken = take(possible, shares);
   const Interval then{std::max(cuts[std::size_t(taken)], now.low), std::min(cuts[std::size_t(taken) + 1], now.high)};
   weight_ *= (then.high - then.low) / (now.high - now.low);
   if (remembers_) intervals_[name] = then;
   return taken;
 }
 
-int Enumerator::take(const std::vector<int>& possible) {
+int Enumerator::take(const std::vector<int>& possible, const std::vector<double>& shares) {
   if (possible.size() == 1) return possible.front();
   if (probe_ > 0 && !possible.empty()) {
     ways_ *= double(possible.size());
     const double u = Draws{probe_}.uniform({Role::draft, std::uint32_t(++probed_ & 1023), 0});
     return possible[std::size_t(u * double(possible.size()))];
   }
-  if (at_ == script_.size()) script_.push_back({0, int(possible.size())});
-  if (possible.empty() || script_[at_].ways != int(possible.size()))
-    throw Error(
-        "the decoder depends on something other than its named draws: the same sequence of outcomes met other draws "
-        "when "
-        "it ran again");
-  return possible.at(std::size_t(script_[at_++].at));
+  double mark = weight_;
+  for (std::size_t i = 0; i < possible.size(); ++i) mark += shares[i] * double(possible[i] + 2);
+  if (at_ == script_.size()) script_.push_back({0, int(possible.size()), mark});
+  const Choice& choice = script_[at_];
+  if (possible.empty() || choice.ways != int(possible.size()) || choice.mark != mark) contradict();
+  ++at_;
+  return possible.at(std::size_t(choice.at));
+}
+
+void Enumerator::contradict() {
+  contradicted_ = true;
+  throw Error(
+      "the decoder depends on something other than its named draws: the same sequence of outcomes met other draws when "
+      "it ran again");
 }
 
 bool Enumerator::accept(double probability, const Draws& draws, DrawName name) {
@@ -81,35 +91,52 @@ Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const
   std::vector<double> p;
   for (Token x = 0; x < vocab; ++x) p.push_back(law(x));
   std::vector<int> possible;
+  std::vector<double> shares;
   std::vector<RaceRegion> won;
   for (Token x = 0; x < vocab; ++x) {
     won.push_back(now.won_by(x, p));
-    if (won.back().volume() > kNothing) possible.push_back(x);
+    if (const double share = won.back().volume(); share > kNothing) possible.push_back(x), shares.push_back(share);
   }
   // A region just above rounding may split into parts below it: the whole of it goes to the token with the largest
   // part.
   const bool crumbs = possible.empty();
   if (crumbs) possible.push_back(int(std::ranges::max_element(won, {}, &RaceRegion::volume) - won.begin()));
-  const int winner = take(possible);
+  const int winner = take(possible, shares);
   if (!crumbs) weight_ *= won[std::size_t(winner)].volume() / now.volume();
   if (remembers_) regions_.insert_or_assign(name, std::move(won[std::size_t(winner)]));
   return winner;
 }
 
 void Enumerator::probe(std::uint64_t seed) {
-  probe_ = seed, probed_ = 0, ways_ = weight_ = 1;
+  probe_ = seed, probed_ = 0, ways_ = 1;
+  restart();
+}
+
+void Enumerator::restart() {
+  at_ = 0, weight_ = 1;
   intervals_.clear();
   regions_.clear();
 }
 
 bool Enumerator::next() {
   while (!script_.empty() && ++script_.back().at == script_.back().ways) script_.pop_back();
-  at_ = 0;
-  weight_ = 1;
-  intervals_.clear();
-  regions_.clear();
+  restart();
   paths_ += !script_.empty();
   return !script_.empty();
+}
+
+void Enumerator::follow(Script script) {
+  script_ = std::move(script), given_ = script_.size();
+  restart();
+}
+
+void Enumerator::branch(std::vector<Script>& left) {
+  if (at_ < script_.size()) contradict();
+  for (std::size_t i = given_; i < script_.size(); ++i)
+    for (int at = 1; at < script_[i].ways; ++at) {
+      left.emplace_back(script_.begin(), script_.begin() + std::ptrdiff_t(i) + 1);
+      left.back().back().at = at;
+    }
 }
 
 bool Renaming::accept(double probability, const Draws& draws, DrawName name) {

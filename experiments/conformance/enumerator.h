@@ -29,10 +29,25 @@ class Enumerator : public Chance {
   // A race draws the whole noise of its position: the noise that is still possible is a region of the simplex.
   Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
 
+  // One outcome of a draw that falls in several ways.
+  struct Choice {
+    int at = 0, ways = 1;
+    double mark = 0;  // of the draw and of the probability of all before: another draw has another
+  };
+  using Script = std::vector<Choice>;
+
   double weight() const { return weight_; }
   // Proceeds to the next sequence of outcomes, depth first; false after the last.
   bool next();
   long paths() const { return paths_; }
+
+  // Instead of next(), for a caller that keeps the scripts: begins the sequence of outcomes whose first ones are given
+  // and whose others are the first of each draw; when it ended, all that differ from it in a later one of these draws
+  // and not before are appended to `left`.
+  void follow(Script script);
+  void branch(std::vector<Script>& left);
+  // Whether the same outcomes have led to other draws than before.
+  bool contradicted() const { return contradicted_; }
 
   // Before anything was followed: takes one sequence of outcomes at random, each outcome of a draw alike. The number of
   // all sequences is the mean of what ways() then says (Knuth 1975).
@@ -50,22 +65,22 @@ class Enumerator : public Chance {
   };
   // The seed and the counter: they identify a draw of the generator.
   using Name = std::pair<std::uint64_t, std::array<std::uint32_t, 4>>;
-  struct Choice {
-    int at = 0, ways = 1;
-  };
 
   // Cuts the name's interval at ascending `cuts` (the first 0, the last 1); returns the number of the part that this
   // script takes.
   int split(const Draws& draws, DrawName name, const std::vector<double>& cuts);
-  // The one of `possible` that this script takes.
-  int take(const std::vector<int>& possible);
+  // The one of `possible` that this script takes. `shares`: of each, in any unit.
+  int take(const std::vector<int>& possible, const std::vector<double>& shares);
+  void restart();
+  [[noreturn]] void contradict();
   static Name name_of(const Draws& draws, const Philox& counter);
 
   bool remembers_;
   std::map<Name, Interval> intervals_;
   std::map<Name, RaceRegion> regions_;
-  std::vector<Choice> script_;
-  std::size_t at_ = 0;
+  Script script_;
+  std::size_t at_ = 0, given_ = 0;  // the next choice; those that follow() gave
+  bool contradicted_ = false;
   double weight_ = 1, ways_ = 1;
   std::uint64_t probe_ = 0, probed_ = 0;  // the seed, 0: follows the script; random choices so far
   long paths_ = 1, met_again_ = 0;

@@ -18,6 +18,7 @@ Subject under_length(const Candidate& c, int length, int nodes) {
 
 Cases exact_cases(const Candidate& c, const Environment& e) {
   const std::vector<Tokens> prompts = {{0}, {1, 0, 1, 0}, {1, 1, 0, 1, 1, 0, 0}};
+  constexpr int kAtOnce = 16;  // in an engine where the outcomes are many, and after all but the first prompt: else one
   Cases all;
   // A chosen policy may draft long: then the length limit lies near, so that drafts end with what is looked at.
   const auto add = [&](const std::string& scenario, int length, ExactCase pattern, const std::vector<Tokens>& where) {
@@ -26,18 +27,19 @@ Cases exact_cases(const Candidate& c, const Environment& e) {
     if (c.own_policy && pattern.max_new_tokens == 0) pattern.max_new_tokens = pattern.tokens + 1;
     for (const Tokens& prompt : where) {
       pattern.prompts = {prompt};
+      if (&prompt != &where.front()) pattern.at_once = kAtOnce;
       all.push_back({scenario + ", after [" + text_of(prompt) + "]",
                      [s = under_length(c, length), pattern] { return exact(s, pattern); }});
     }
   };
   add("2 tokens, 4 deep", 3, {.target = {.vocab = 2, .seed = 3, .impossible = 0.1}, .tokens = 4}, prompts);
-  add("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4}, {{1, 0, 1, 0}});
+  add("3 tokens, 4 deep", 2, {.target = {.vocab = 3, .seed = 5}, .tokens = 4, .at_once = kAtOnce}, {{1, 0, 1, 0}});
   add("4 tokens, 3 deep", 2, {.target = {.vocab = 4, .order = 2, .seed = 7, .impossible = 0.2}, .tokens = 3},
       {{3, 1, 0, 3, 1}});
   add("5 tokens, whole context", 2, {.target = {.vocab = 5, .order = 0, .seed = 9, .impossible = 0.25}, .tokens = 2},
       {{0}, {2, 4, 2, 4}});
-  add("2 tokens, 5 deep, several rounds", 2, {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5},
-      prompts);
+  add("2 tokens, 5 deep, several rounds", 2,
+      {.target = {.vocab = 2, .seed = 4, .impossible = 0.1}, .tokens = 5, .at_once = kAtOnce}, prompts);
   add("a stop token inside a draft", 3,
       {.target = {.vocab = 3, .seed = 13, .impossible = 0.2}, .tokens = 3, .scenario = {.stop_tokens = {2}}},
       {{0, 1, 0, 1}});

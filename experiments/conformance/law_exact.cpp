@@ -2,6 +2,7 @@
 #include <cmath>
 #include <optional>
 
+#include "experiments/conformance/enumerators.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/target_distribution.h"
 
@@ -90,6 +91,11 @@ ExactCase shallower(ExactCase c) {
   return c;
 }
 
+ExactCase alone(ExactCase c) {
+  c.at_once = 1;
+  return c;
+}
+
 // The case one token less deep.
 Finding cut(const Subject& subject, const ExactCase& c) {
   Finding f = exact(subject, shallower(c));
@@ -97,24 +103,78 @@ Finding cut(const Subject& subject, const ExactCase& c) {
   return f;
 }
 
-// Whether `run` surely takes more than `most` ways, by an estimate: the mean of random ones. It is given more of them
+// Decodes the prompts of a case, as often as is asked for at once.
+class Decoding {
+ public:
+  Decoding(const Subject& subject, const ExactCase& c, HostBackend& backend, const Models& models)
+      : subject_(subject), backend_(backend), models_(models), scenario_(c.scenario) {
+    const int times = c.at_once, each = int(c.prompts.size());
+    scenario_.enough = c.tokens, scenario_.group = each;
+    if (!c.stop.empty()) scenario_.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
+    if (times > 1) scenario_.engine.batch = times * each;
+    scenario_.engine.pages *= times, scenario_.engine.step_rows *= times;
+    for (int i = 0; i < times; ++i)
+      for (int k = 0; k < each; ++k)
+        requests_.push_back({c.prompts[std::size_t(k)], requests_.size() + 1,
+                             c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
+                             c.samples && k > 0 ? i * each : -1});
+  }
+
+  RunOutcome run(int times) const {
+    return run_scenario(subject_, scenario_, backend_, models_,
+                        std::span(requests_).first(std::size_t(times * scenario_.group)));
+  }
+
+ private:
+  const Subject& subject_;
+  HostBackend& backend_;
+  const Models& models_;
+  Scenario scenario_;
+  std::vector<TestRequest> requests_;
+};
+
+// Whether there are surely more than `most` ways, by an estimate: the mean of random ones. It is given more of them
 // until it lies three standard errors from the bound. What stays undecided is followed, and then ends at the bound.
-template <class Run> bool surely_more(Enumerator& chance, long most, const Run& run) {
+bool surely_more(Enumerators& chance, const Decoding& decoding, const ExactCase& c) {
   constexpr int kFirst = 16, kMost = 1024;
   constexpr double kErrors = 3, kFarMore = 3;  // a bad estimate is rarely so far off
+  const double most = double(c.most_ways);
   double sum = 0, squares = 0;
   std::optional<bool> more;
-  for (int n = 1; !more && n <= kMost; ++n) {
-    chance.probe(std::uint64_t(n));
-    (void)run();
-    sum += chance.ways(), squares += chance.ways() * chance.ways();
-    if (n < kFirst || (n & (n - 1)) != 0) continue;  // it looks at 16, 32, 64, ...
+  for (int n = 0, look = kFirst; !more;) {
+    chance.probe(std::uint64_t(n) + 1);
+    (void)decoding.run(c.at_once);
+    for (int i = 0; i < c.at_once; ++i, ++n) sum += chance.ways(i), squares += chance.ways(i) * chance.ways(i);
+    if (n < look) continue;  // it looks at 16, 32, 64, ...
+    look *= 2;
     const double mean = sum / n, error = std::sqrt(std::max(0.0, squares / n - mean * mean) / (n - 1));
-    if (std::abs(mean - double(most)) > kErrors * error || n == kMost)
-      more = mean > double(most) * (n < kMost ? 1 : kFarMore);
+    if (std::abs(mean - most) > kErrors * error || n >= kMost) more = mean > most * (n < kMost ? 1 : kFarMore);
   }
   chance.probe(0);
   return *more;
+}
+
+// Follows all outcomes; nothing if there are more than may be.
+std::optional<Joint> follow(Enumerators& chance, const Decoding& decoding, const ExactCase& c, Finding& f) {
+  const bool may_cut = c.most_ways > 0 && c.tokens > c.least;
+  const std::size_t each = c.prompts.size();
+  Joint joint;
+  while (const int times = chance.begin()) {
+    if (may_cut && chance.least() > c.most_ways) return std::nullopt;
+    const RunOutcome outcome = decoding.run(times);
+    for (int i = 0; i < times; ++i) {
+      const auto first = outcome.outputs.begin() + std::ptrdiff_t(std::size_t(i) * each);
+      std::vector<Tokens> outputs(first, first + std::ptrdiff_t(each));
+      for (Tokens& t : outputs)
+        if (c.max_new_tokens != c.tokens)
+          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // an output that must end there is compared whole
+      joint[std::move(outputs)] += chance.weight(i);
+    }
+    chance.end();
+    f.accepted += outcome.accepted, f.rejected += outcome.rejections;
+    if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
+  }
+  return joint;
 }
 
 }  // namespace
@@ -123,36 +183,19 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   const auto target = std::make_shared<TableModel>(c.target);
   Models models = table_models(c.target);
   models.target = c.disguise ? c.disguise(target) : target;
-  Enumerator chance(c.remembers);
+  Enumerators chance(c.at_once, int(c.prompts.size()), c.remembers);
   Renaming renaming(c.rename, &chance);
   const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
   backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
-  Scenario scenario = c.scenario;
-  scenario.enough = c.tokens;
-  if (!c.stop.empty()) scenario.limits = [&c](Limits& limits) { limits.stop = stop_at(c.stop); };
-  std::vector<TestRequest> requests;
-  for (const Tokens& prompt : c.prompts)
-    requests.push_back({prompt, requests.size() + 1, c.max_new_tokens > 0 ? c.max_new_tokens : c.tokens + 3,
-                        c.samples && !requests.empty() ? 0 : -1});
-
   Finding f{.what = subject.text()};
-  Joint joint;
   try {
-    const auto run = [&] { return run_scenario(subject, scenario, *backend, models, requests); };
-    const bool may_cut = c.most_ways > 0 && c.tokens > c.least;
-    if (may_cut && surely_more(chance, c.most_ways, run)) return cut(subject, c);
-    do {
-      if (may_cut && chance.paths() > c.most_ways) return cut(subject, c);
-      RunOutcome outcome = run();
-      for (Tokens& t : outcome.outputs)
-        if (c.max_new_tokens != c.tokens)
-          t.resize(std::min(t.size(), std::size_t(c.tokens)));  // an output that must end there is compared whole
-      joint[outcome.outputs] += chance.weight();
-      f.accepted += outcome.accepted, f.rejected += outcome.rejections;
-      if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
-    } while (chance.next());
-    compare(joint, expected(*target, c), chance.asked_twice(), f);
+    const Decoding decoding(subject, c, *backend, models);
+    if (c.most_ways > 0 && c.tokens > c.least && surely_more(chance, decoding, c)) return cut(subject, c);
+    const auto joint = follow(chance, decoding, c, f);
+    if (!joint) return cut(subject, c);
+    compare(*joint, expected(*target, c), chance.asked_twice(), f);
   } catch (const std::exception& e) {
+    if (chance.entangled()) return exact(subject, alone(c));
     f.fail(e.what());
   }
   f.cases = chance.paths();

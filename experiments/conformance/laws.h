@@ -23,6 +23,8 @@ struct ExactCase {
   long most_ways =
       0;  // if the draws have more joint outcomes, `tokens` is reduced by one, and again, down to `least`; 0: no bound
   int least = 2;
+  int at_once = 1;            // joint outcomes that one engine decodes together, each with sequences of its own; where
+                              // their drafts depend on one another it decodes one by one after all
   bool remembers = true;      // false: the enumerator forgets names, to show which bugs it then misses
   Renaming::Rename rename{};  // a planted bug of naming
   std::function<std::unique_ptr<HostBackend>()> backend{};                   // null: reference

@@ -45,7 +45,8 @@ ExactCase case_of(const SamplingOption& option, const Tokens& prompt, long most_
               .prompts = {prompt},
               .tokens = 3,
               .max_new_tokens = 4,
-              .scenario = {.sampling = option.sampling}};
+              .scenario = {.sampling = option.sampling},
+              .at_once = 16};
   c.stop = option.stop, c.most_ways = most_ways;
   if (option.samples > 1)
     c.target.vocab = 2, c.prompts.assign(std::size_t(option.samples), {1, 1, 0, Token(prompt.size() % 2)}),

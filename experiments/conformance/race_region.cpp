@@ -5,11 +5,9 @@
 namespace foretoken::conformance {
 
 RaceRegion::RaceRegion(int vocab) {
-  Piece whole{1, {}};
-  for (int x = 0; x < vocab; ++x) {
-    whole.corners.emplace_back(std::size_t(vocab), 0.0);
-    whole.corners.back()[std::size_t(x)] = 1;
-  }
+  const std::size_t n = std::size_t(vocab);
+  Piece whole{1, std::vector<double>(n * n, 0.0)};
+  for (std::size_t x = 0; x < n; ++x) whole.corners[x * n + x] = 1;
   pieces_.push_back(std::move(whole));
 }
 
@@ -20,41 +18,39 @@ double RaceRegion::volume() const {
 }
 
 RaceRegion RaceRegion::won_by(int winner, std::span<const double> law) const {
-  RaceRegion region;
-  if (!(law[std::size_t(winner)] > 0)) return region;
-  region.pieces_ = pieces_;
+  RaceRegion region(*this);
+  if (!(law[std::size_t(winner)] > 0)) region.pieces_.clear();
   for (int x = 0; x < int(law.size()); ++x) {
     if (x == winner || !(law[std::size_t(x)] > 0)) continue;  // a token of probability 0 never wins
     std::vector<Piece> kept;
-    for (const Piece& p : region.pieces_) cut(p, winner, x, law, kept);
+    for (Piece& p : region.pieces_) cut(std::move(p), winner, x, law, kept);
     region.pieces_ = std::move(kept);
   }
   return region;
 }
 
-void RaceRegion::cut(const Piece& piece, int w, int x, std::span<const double> law, std::vector<Piece>& kept) {
+void RaceRegion::cut(Piece piece, int w, int x, std::span<const double> law, std::vector<Piece>& kept) {
   constexpr double kRounding = 1e-15;  // a corner that an earlier cut put on this plane lies on it
   const double lw = law[std::size_t(w)], lx = law[std::size_t(x)], scale = lw + lx;
-  int inside = -1, outside = -1;
+  const std::size_t n = law.size();
+  const double *inside = nullptr, *outside = nullptr;
   double most = 0, least = 0;
-  for (int i = 0; i < int(piece.corners.size()); ++i) {
-    const auto& u = piece.corners[std::size_t(i)];
-    const double f = (u[std::size_t(x)] * lw - u[std::size_t(w)] * lx) / scale;
+  for (const double* u = piece.corners.data(); u < piece.corners.data() + n * n; u += n) {
+    const double f = (u[x] * lw - u[w] * lx) / scale;
     if (std::abs(f) <= kRounding) continue;
-    if (f > most) most = f, inside = i;
-    if (f < least) least = f, outside = i;
+    if (f > most) most = f, inside = u;
+    if (f < least) least = f, outside = u;
   }
-  if (outside < 0) return kept.push_back(piece);
-  if (inside < 0) return;
+  if (!outside) return kept.push_back(std::move(piece));
+  if (!inside) return;
   const double share = most / (most - least);  // of the edge from the inner corner to the outer one
-  const auto &in = piece.corners[std::size_t(inside)], &out = piece.corners[std::size_t(outside)];
-  std::vector<double> middle(in.size());
-  for (std::size_t k = 0; k < in.size(); ++k) middle[k] = in[k] + share * (out[k] - in[k]);
-  Piece near = piece, far = piece;
-  near.volume *= share, near.corners[std::size_t(outside)] = middle;
-  far.volume *= 1 - share, far.corners[std::size_t(inside)] = std::move(middle);
-  cut(near, w, x, law, kept);
-  cut(far, w, x, law, kept);
+  Piece other = piece;
+  double *near = piece.corners.data() + (outside - piece.corners.data()),
+         *far = other.corners.data() + (inside - piece.corners.data());
+  for (std::size_t k = 0; k < n; ++k) near[k] = far[k] = inside[k] + share * (outside[k] - inside[k]);
+  piece.volume *= share, other.volume *= 1 - share;
+  cut(std::move(piece), w, x, law, kept);
+  cut(std::move(other), w, x, law, kept);
 }
 
 }  // namespace foretoken::conformance

@@ -20,11 +20,10 @@ class RaceRegion {
  private:
   struct Piece {
     double volume;
-    std::vector<std::vector<double>> corners;  // [vocab][vocab]
+    std::vector<double> corners;  // [vocab, vocab], in one range: proofs make millions
   };
-  RaceRegion() = default;
   // Appends to `kept` the part of `piece` where u_x law(w) - u_w law(x) >= 0.
-  static void cut(const Piece& piece, int w, int x, std::span<const double> law, std::vector<Piece>& kept);
+  static void cut(Piece piece, int w, int x, std::span<const double> law, std::vector<Piece>& kept);
 
   std::vector<Piece> pieces_;
 };

@@ -23,6 +23,15 @@ Limits limits_of(const TestRequest& request, const Scenario& scenario) {
   return limits;
 }
 
+void end_groups(const Scenario& scenario, std::span<const Tokens> outputs, std::span<const SequenceId> ids,
+                Engine& engine) {
+  const auto enough = [&](const Tokens& t) { return int(t.size()) >= scenario.enough; };
+  const std::size_t group = scenario.group > 0 ? std::size_t(scenario.group) : outputs.size();
+  for (std::size_t i = 0; group < outputs.size() && i < outputs.size(); i += group)
+    if (std::ranges::all_of(outputs.subspan(i, group), enough))
+      for (const SequenceId id : ids.subspan(i, group)) engine.cancel(id);
+}
+
 }  // namespace
 
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
@@ -46,6 +55,7 @@ RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backen
   }
   const auto unfinished = [&](const Tokens& t) { return int(t.size()) < scenario.enough; };
   while (!engine.idle() && std::ranges::any_of(outcome.outputs, unfinished)) {
+    end_groups(scenario, outcome.outputs, ids, engine);
     const StepReport report = without_failures(engine.step());
     count(report, outcome);
     for (const Sequence& s : report.finished) {

@@ -66,6 +66,7 @@ struct Scenario {
   std::vector<Token> stop_tokens{};
   EngineOptions engine{.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 64, .check = true};
   int enough = 1 << 30;                   // stop once every output has so many tokens
+  int group = 0;                          // so many requests in turn end as soon as all of them have; 0: all
   std::function<void(Limits&)> limits{};  // a planted bug of the limits
 };
 

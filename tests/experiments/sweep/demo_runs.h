@@ -9,19 +9,18 @@
 #include "experiments/report/results.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
+#include "tests/experiments/sweep/demo_models.h"
 
 namespace foretoken::test {
 
 using nlohmann::json;
 
 inline json demo(const json& changes) {
-  json run = {{"target", {{"model", "experiments/models/target"}}},
-              {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}}},
-              {"policy", {{"length", 3}}},
-              {"engine", {{"batch", 2}, {"device", "cpu"}, {"threads", 1}, {"check", true}}},
-              {"workload",
-               {{"prompts", "experiments/prompts.jsonl"}, {"limit", 6}, {"max_new_tokens", 12}, {"lengths", "equal"}}},
-              {"measure", {{"repeats", 2}}}};
+  json run = demo_models();
+  run.merge_patch({{"policy", {{"length", 3}}},
+                   {"engine", {{"batch", 2}, {"check", true}}},
+                   {"workload", {{"max_new_tokens", 12}, {"lengths", "equal"}}},
+                   {"measure", {{"repeats", 2}}}});
   run.merge_patch(changes);
   return run;
 }

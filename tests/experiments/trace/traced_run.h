@@ -8,6 +8,7 @@
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/tracing.h"
 #include "experiments/trace/replay.h"
+#include "tests/experiments/sweep/demo_models.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -16,11 +17,8 @@ using nlohmann::json;
 
 // The run of the tests, with changes.
 inline json demo_run(const json& changes) {
-  json run = {{"target", {{"model", "experiments/models/target"}}},
-              {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}}},
-              {"policy", {{"length", 8}}},
-              {"engine", {{"batch", 1}, {"device", "cpu"}, {"threads", 1}}},
-              {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 6}, {"max_new_tokens", 24}}}};
+  json run = demo_models();
+  run.merge_patch({{"policy", {{"length", 8}}}, {"engine", {{"batch", 1}}}, {"workload", {{"max_new_tokens", 24}}}});
   for (const auto& [key, value] : changes.items())
     if (value.is_object() && value.contains("name"))
       run[key] = value;  // another component, without the options of this one

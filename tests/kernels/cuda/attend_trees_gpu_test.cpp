@@ -11,8 +11,6 @@ namespace foretoken::testing {
 namespace {
 
 constexpr double kBf16Tolerance = 8e-3;
-// A bound of the context so loose that the sums of its chunks do not fit: one block takes each tile.
-constexpr int kUnbounded = 1 << 29;
 constexpr int kShared = 1000;  // a prefix from which on the prompt route shares contexts
 
 Tensor fetched(const Tensor& t) {

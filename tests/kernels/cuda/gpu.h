@@ -10,6 +10,9 @@ namespace foretoken::testing {
 
 using test::make_gpu;
 
+// A bound of the context so loose that the sums of its chunks do not fit: one block takes each tile, and none share it.
+inline constexpr int kUnbounded = 1 << 29;
+
 inline Backend& gpu() {
   static const std::unique_ptr<Backend> backend = make_gpu({});
   return *backend;

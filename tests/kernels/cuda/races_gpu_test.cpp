@@ -13,8 +13,6 @@
 namespace foretoken::testing {
 namespace {
 
-constexpr int kUnbounded = 1 << 29;  // a bound of the context with which no blocks share it
-
 class Races : public ::testing::Test {
  protected:
   std::unique_ptr<Backend> cuda = make_gpu({.invariant = true});

@@ -1,7 +1,6 @@
 #include "experiments/report/load.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,8 +12,6 @@ namespace foretoken {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // A number of the workload; none where it is absent or null.
 std::optional<double> of_workload(const json& run, const char* key) {

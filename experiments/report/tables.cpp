@@ -33,6 +33,7 @@ std::string notes_of(const Summary& s) {
     if (!text.empty()) found += (found.empty() ? "" : ", ") + text;
   };
   if (s.failed_requests > 0) note(std::to_string(s.failed_requests) + " failed");
+  note(s.run().value("/workload/start"_json_pointer, ""));
   if (s.load) note("open loop");
   note(standing(s.speedup));
   if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
@@ -89,6 +90,7 @@ Table main_table(const View& view) {
         "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
         "machine "
         "varies; prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine; "
+        "cold, warm: from which state a drafter or policy that learns was measured; "
         "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
         "of rows or pages; alternations differ: a side did not do the same again though its draws were equal; short: "
         "places "

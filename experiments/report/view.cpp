@@ -98,6 +98,19 @@ std::string rounds_note(const std::vector<Summary>& cells) {
          std::to_string(fewest) + " runs" + (std::cmp_less(fewest, rounds) ? " or more" : "") + ".";
 }
 
+// From which states runs that learn were measured.
+std::string starts_note(const std::vector<Summary>& cells) {
+  std::set<std::string> starts;
+  for (const Summary& s : cells) starts.insert(s.run().value("/workload/start"_json_pointer, ""));
+  std::string found;
+  if (starts.contains("cold")) found += " Cold: what learns began with what its files hold.";
+  if (starts.contains("warm"))
+    found +=
+        " Warm: what learns had served the same requests once, with other draws, which is about the most that it can "
+        "know of them.";
+  return found;
+}
+
 }  // namespace
 
 std::string View::origin() const {
@@ -125,7 +138,7 @@ std::string View::origin() const {
   if (shared > 0)
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
-  found += rounds_note(cells);
+  found += rounds_note(cells) + starts_note(cells);
   for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
   return found + failures_note(cells);
 }

@@ -84,6 +84,12 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   return serving.take();
 }
 
+std::vector<Job> jobs_before(std::vector<Job> jobs) {
+  constexpr int kPassBit = 62;  // turns of conversations, samples and prompts lie below
+  for (Job& job : jobs) job.request.stream += std::uint64_t(1) << kPassBit;
+  return jobs;
+}
+
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
   constexpr std::size_t kTokens = 16;       // of the first batch, at most
   std::vector<int> place(jobs.size(), -1);  // among the first turns

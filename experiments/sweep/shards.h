@@ -16,7 +16,8 @@ struct Shard {
 // "2/8". Anything else is an Error.
 Shard read_shard(const std::string& text);
 
-// What a run costs, as far as its document says: rounds of plain decoding of one side, in all alternations. It sees
+// What a run costs, as far as its document says: rounds of plain decoding of one side, in all alternations, without
+// what is served before a warm measurement. It sees
 // neither the models' sizes nor the draft's length.
 double rounds_of(const nlohmann::json& run);
 

@@ -202,6 +202,10 @@ Experiment read_line(const json& line, Summary& summary) {
   else if (!summary.positions.empty())
     summary.acceptance_length = 1 + divide(summary.speculative.accepted, summary.positions[0].drafted);
   summary.alternations_differ = !line.value("/alternations/differing"_json_pointer, json::array()).empty();
+  for (const json& side : line.value("two_speeds", json::array())) {
+    const TwoSpeeds found{side.at("ratio").get<double>(), side.at("slower").get<double>()};
+    if (!summary.two_speeds || found.ratio > summary.two_speeds->ratio) summary.two_speeds = found;
+  }
   const json agreement =
       line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
   summary.compared = agreement.value("compared", false);

@@ -1,5 +1,7 @@
 // Summaries in the order of their axes, and where they come from.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -111,6 +113,30 @@ std::string starts_note(const std::vector<Summary>& cells) {
   return found;
 }
 
+// "1.12 times"
+std::string times(double ratio) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.2f times", ratio);
+  return text;
+}
+
+// Of which runs the machine had two speeds, and what to do then.
+std::string speeds_note(const std::vector<Summary>& cells) {
+  std::size_t runs = 0;
+  TwoSpeeds widest;
+  for (const Summary& s : cells) {
+    if (!s.two_speeds) continue;
+    ++runs;
+    if (s.two_speeds->ratio > widest.ratio) widest = *s.two_speeds;
+  }
+  if (runs == 0) return "";
+  return " Two speeds of the machine in " + counted(runs, "run") + ": " +
+         (runs == 1 ? "" : "where they were furthest apart, ") + std::to_string(std::lround(100 * widest.slower)) +
+         " % of the steps took " + times(widest.ratio) +
+         " as long as others that did the same; intervals do not cover that, so fix the clock, keep other work off the "
+         "machine, and measure again.";
+}
+
 }  // namespace
 
 std::string View::origin() const {
@@ -138,7 +164,7 @@ std::string View::origin() const {
   if (shared > 0)
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
-  found += rounds_note(cells) + starts_note(cells);
+  found += rounds_note(cells) + starts_note(cells) + speeds_note(cells);
   for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
   return found + failures_note(cells);
 }

@@ -9,6 +9,7 @@
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
+#include "experiments/report/two_speeds.h"
 #include "experiments/sweep/arrivals.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
@@ -254,6 +255,7 @@ json line_of(const Run& run, const std::vector<json>& alternations) {
     seconds += record.at("seconds").get<double>();
   }
   line["seconds"] = seconds, line["alternations"] = same.as_json();
+  line["two_speeds"] = two_speeds_of(line["repeats"]);
   const bool compared = of.at("compared");
   line["agreement"] = {{"compared", compared},
                        {"compared_texts", compared ? agreement.compared : 0},

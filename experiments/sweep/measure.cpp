@@ -12,6 +12,7 @@
 #include "experiments/sweep/conversations.h"
 #include "experiments/sweep/engine_memory.h"
 #include "experiments/sweep/service.h"
+#include "experiments/sweep/step_blocks.h"
 #include "experiments/sweep/step_counts.h"
 #include "experiments/sweep/stops.h"
 #include "kernels/error.h"
@@ -84,7 +85,7 @@ class Books {
     if (steady) steady_seconds_ += wall, ++steady_steps_;
     ++steps_, rows_ += report.rows, cut_ += report.cut, preempted_ += report.preempted, recorded_ += report.recorded,
         phases_ += report.phases;
-    add_time(report);
+    add_time(report, steady);
     for (const SequenceReport& r : report.sequences) {
       Service& s = services_[job_of_.at(r.id)];
       if (!std::exchange(s.placed, true)) s.queued = std::max(0.0, seconds(now - s.submitted) - wall);
@@ -129,6 +130,7 @@ class Books {
                  {"offered_children", children_.offered},
                  {"accepted_children", children_.accepted},
                  {"steps_of_rows", json::array()},
+                 {"step_blocks", blocks_.as_json()},
                  {"preempted", preempted_},
                  {"recorded", recorded_},
                  {"prefix_rows", prefix_rows},
@@ -163,7 +165,7 @@ class Books {
     to_start_ -= s.fills;
   }
 
-  void add_time(const StepReport& report) {
+  void add_time(const StepReport& report, bool steady) {
     const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
     const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
     if (prompts || report.recorded > 0 || report.rows == 0 || !judged) return;
@@ -172,7 +174,15 @@ class Books {
     for (const SequenceReport& r : report.sequences)
       s.sequences += r.judged, s.drafted += r.drafted, levels = std::max(levels, r.depth);
     ++s.steps, s.levels += levels, s.seconds += report.phases.total;
-    s.draft_seconds += report.phases.draft_forward + report.phases.draft_other;
+    const double drafting = report.phases.draft_forward + report.phases.draft_other;
+    s.draft_seconds += drafting;
+    if (!steady) return;
+    double context = 0;
+    for (const SequenceReport& r : report.sequences) {
+      const Service& service = services_[job_of_.at(r.id)];
+      context += double(service.prompt_tokens + service.tokens);
+    }
+    blocks_.add(report.rows, report.phases.total - drafting, context);
   }
 
   const std::vector<Job>& jobs_;
@@ -189,6 +199,7 @@ class Books {
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
   ChildCounts children_;
   std::map<int, StepsOfRows> steps_of_rows_;
+  StepBlocks blocks_;  // of the steady window
   long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0;
   std::size_t finished_ = 0;
 };

@@ -64,7 +64,7 @@ Resampled ratio_of(const RunPair& pair, const Figure& figure) {
              once = pair.a->prompts_alone || pair.b->prompts_alone;  // prompts cancel, the machine is left
   if (!failure(pair).empty() || !same_prompts(pair) || !a.bounded() || !b.bounded() || (timed && once))
     return {b.value / a.value};
-  return resampled_ratio(base, other, false);
+  return resampled_ratio(base, other);
 }
 
 // Of each figure, the ratios of all pairs, whose intervals hold together.

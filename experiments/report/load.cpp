@@ -1,7 +1,6 @@
 #include "experiments/report/load.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kGoodputShare = 0.3;  // of requests within their limits; with fewer its interval covers less than 95 %
 
 // A number of the workload; none where it is absent or null.

@@ -1,6 +1,5 @@
 #include "experiments/report/side_figures.h"
 
-#include <limits>
 #include <vector>
 
 #include "experiments/report/divide.h"
@@ -24,7 +23,6 @@ Phases read_phases(const json& phases) {
 }
 
 Phases unknown_phases() {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   Phases phases;
   for (double Phases::* part : {&Phases::schedule, &Phases::draft_forward, &Phases::draft_other,
                                 &Phases::target_forward, &Phases::verify, &Phases::deliver, &Phases::total})
@@ -57,7 +55,7 @@ void add_memory(const json& measure, MemoryFigures& most) {
         std::pair("cache_used", &MemoryFigures::cache_used), std::pair("scratch", &MemoryFigures::scratch)}) {
     const auto found = memory.find(key);
     const bool known = found != memory.end() && !found->is_null();
-    const double bytes = known ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+    const double bytes = known ? found->get<double>() : kUnknown;
     if (!(bytes <= most.*figure)) most.*figure = bytes;
   }
 }
@@ -73,7 +71,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
   for (const json& repeat : repeats) {
     const json& measure = repeat.at(name);
     for (const auto& [key, of_request, sum] : kSums) side.*sum += measure.at(key).get<double>();
-    side.recorded += measure.value("recorded", std::numeric_limits<double>::quiet_NaN());
+    side.recorded += measure.value("recorded", kUnknown);
     side.cut += measure.value("cut", 0.0);
     side.phases += read_phases(measure.at("phases"));
     add_memory(measure, side.memory);
@@ -85,7 +83,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
       }
       ttft.push_back(1000 * request.at("ttft").get<double>());
       side.steady_seconds += request.value("steady_seconds", 0.0);
-      side.log_probability += request.value("log_probability", std::numeric_limits<double>::quiet_NaN());
+      side.log_probability += request.value("log_probability", kUnknown);
       decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();
     }

@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <numbers>
 
 #include <boost/math/special_functions/beta.hpp>
 
+#include "experiments/report/divide.h"
 #include "experiments/report/levels.h"
 #include "kernels/philox.h"
 
 namespace foretoken {
 namespace {
-
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // The index, below n, that draw `index` of a resample selects.
 int place(int resample, int index, int n) {
@@ -217,15 +215,7 @@ Resampled resampled(const Measurements& measured) {
 namespace {
 
 // The standard error of the alternations of two sides, and its degrees of freedom.
-void set_machine(const Measurements& a, const Measurements& b, bool together, Resampled& ratio) {
-  if (together) {
-    const std::vector<Term> of_a = totals_of_repeats(a), of_b = totals_of_repeats(b);
-    std::vector<Term> both;
-    for (std::size_t r = 0; r < of_a.size(); ++r)
-      both.push_back({ratio_of_totals(std::span(&of_b[r], 1)), ratio_of_totals(std::span(&of_a[r], 1)), 1, 1});
-    ratio.machine = std::sqrt(mean_variance(both)), ratio.machine_freedom = a.repeats - 1;
-    return;
-  }
+void set_machine(const Measurements& a, const Measurements& b, Resampled& ratio) {
   const double va = machine_variance(a), vb = machine_variance(b), all = va + vb;
   ratio.machine = std::sqrt(all);
   ratio.machine_freedom = all > 0 ? all * all / (va * va / (a.repeats - 1) + vb * vb / (b.repeats - 1)) : 1;
@@ -233,13 +223,13 @@ void set_machine(const Measurements& a, const Measurements& b, bool together, Re
 
 }  // namespace
 
-Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved) {
+Resampled resampled_ratio(const Measurements& a, const Measurements& b) {
   const double below = ratio_of_totals(a.terms), value = ratio_of_totals(b.terms) / below;
   if (!(value > 0) || !(below > 0) || !std::isfinite(value)) return {kUnknown};
   const bool once = a.repeats < 2 || b.repeats < 2;
   if (a.prompts != b.prompts || (once && (a.prompts < 2 || a.repeats != b.repeats))) return {value};
   Resampled found{value};
-  if (!once) set_machine(a, b, interleaved && a.repeats == b.repeats, found);
+  if (!once) set_machine(a, b, found);
   add_prompts(b, 1, found), add_prompts(a, -1, found);
   return found;
 }

@@ -93,10 +93,10 @@ Interval repeated_share_interval(std::span<const Term> repeats);
 // Deterministic: the draws are Philox counters, so the same results always give the same interval, and measurements of
 // the same number of prompts resample the same ones.
 Resampled resampled(const Measurements& measured);
-// The ratio of b over that of a, of the same prompts, which are resampled in both together. `interleaved`: so are the
-// alternations, since both sides measured theirs in turn; else each side's vary alone, with the degrees of freedom of
-// Welch (1947). Unknown bounds where one side has one alternation and the other more.
-Resampled resampled_ratio(const Measurements& a, const Measurements& b, bool interleaved);
+// The ratio of b over that of a, of the same prompts, which are resampled in both together. The alternations of each
+// vary alone, with the degrees of freedom of Welch (1947). Unknown bounds where one side has one alternation and the
+// other more.
+Resampled resampled_ratio(const Measurements& a, const Measurements& b);
 
 // Of two levels, each with a standard error s and degrees of freedom f, the half-width is the geometric mean of two:
 // sqrt(sum (t(f) s)^2), in which each level keeps its own quantile (Howe 1974; Zou and Donner 2008), and that of Welch

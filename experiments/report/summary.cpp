@@ -95,10 +95,7 @@ Samples samples_of(const Experiment& e, const std::vector<int>& prompts) {
           as_measurements(shares(e, prompts, &Served::accepted, &Served::tested))};
 }
 
-Interval without_bounds(const Interval& interval) {
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  return {interval.value, kUnknown, kUnknown};
-}
+Interval without_bounds(const Interval& interval) { return {interval.value, kUnknown, kUnknown}; }
 
 constexpr int kFewestPrompts = 10;  // of a category with intervals
 
@@ -202,10 +199,14 @@ Experiment read_line(const json& line, Summary& summary) {
   if (summary.left_out > 0) summary.histogram.clear(), summary.positions.clear();
   summary.theory.draft_length = fixed_length(line.at("run"));
   if (summary.left_out > 0)
-    summary.acceptance_length = std::numeric_limits<double>::quiet_NaN();
+    summary.acceptance_length = kUnknown;
   else if (!summary.positions.empty())
     summary.acceptance_length = 1 + divide(summary.speculative.accepted, summary.positions[0].drafted);
   summary.alternations_differ = !line.value("/alternations/differing"_json_pointer, json::array()).empty();
+  for (const json& side : line.value("two_speeds", json::array())) {
+    const TwoSpeeds found{side.at("ratio").get<double>(), side.at("slower").get<double>()};
+    if (!summary.two_speeds || found.ratio > summary.two_speeds->ratio) summary.two_speeds = found;
+  }
   const json agreement =
       line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
   summary.compared = agreement.value("compared", false);
@@ -257,8 +258,7 @@ Summary summarize(const json& line) {
   summarize_prompts(experiment, summary);
   const SideFigures& side = summary.speculative;
   summary.steady_share = divide(side.steady_seconds, side.seconds);
-  summary.from_cache =
-      summary.left_out > 0 ? std::numeric_limits<double>::quiet_NaN() : divide(side.prefix_rows, side.prompt_tokens);
+  summary.from_cache = summary.left_out > 0 ? kUnknown : divide(side.prefix_rows, side.prompt_tokens);
   summary.theory = theory_of(summary);
   if (summary.load) leave_out_capped(summary);
   return summary;

@@ -10,6 +10,7 @@
 
 #include "experiments/report/load.h"
 #include "experiments/report/statistics.h"
+#include "experiments/report/two_speeds.h"
 #include "framework/components/step_report.h"
 
 namespace foretoken {
@@ -131,6 +132,7 @@ struct Summary {
   double question_speedup = 0;   // mean over prompts of their tokens / seconds, over the baseline's: Spec-Bench
   double from_cache = 0;         // prompt tokens that were found in the cache / all of speculation
   bool alternations_differ = false;
+  std::optional<TwoSpeeds> two_speeds;  // of the side whose speeds are further apart
   SideFigures speculative, baseline;
   TheoryFigures theory;
   std::optional<Load> load;                // of an open loop: then no speedup is known but that of decoding

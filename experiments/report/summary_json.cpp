@@ -136,6 +136,9 @@ json to_json(const Summary& summary) {
                   {"question_speedup", finite(summary.question_speedup)},
                   {"from_cache", finite(summary.from_cache)},
                   {"alternations_differ", summary.alternations_differ},
+                  {"two_speeds", summary.two_speeds ? json{{"ratio", summary.two_speeds->ratio},
+                                                           {"slower", summary.two_speeds->slower}}
+                                                    : json()},
                   {"tokens_per_second", to_json(summary.tokens_per_second)},
                   {"prompts_alone", summary.prompts_alone},
                   {"speculative", side_json(summary.speculative)},

@@ -43,11 +43,13 @@ std::string notes_of(const Summary& s) {
   };
   if (s.failed_requests > 0) note(std::to_string(s.failed_requests) + " failed");
   note(left_out_of(s.left_out_turns));
+  note(s.run().value("/workload/start"_json_pointer, ""));
   if (s.load) note("open loop");
   note(standing(s.speedup));
   if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
   if (s.speculative.cut > 0) note("cut");
   if (s.alternations_differ) note("alternations differ");
+  if (s.two_speeds) note("two speeds");
   if (s.steady_share > 0 && s.steady_share < kSteadyShare) note("short");
   return found;
 }
@@ -99,8 +101,10 @@ Table main_table(const View& view) {
         "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
         "machine "
         "varies; prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine; "
+        "cold, warm: from which state a drafter or policy that learns was measured; "
         "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
-        "of rows or pages; alternations differ: a side did not do the same again though its draws were equal; short: "
+        "of rows or pages; alternations differ: a side did not do the same again though its draws were equal; two "
+        "speeds: steps that do the same took two different times; short: "
         "places "
         "were all taken for less than three quarters of the time; open loop: requests arrive at a rate, which caps "
         "tok/s, so there is no speedup (table load)",

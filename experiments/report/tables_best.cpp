@@ -47,7 +47,7 @@ std::vector<std::size_t> as_good_as(const View& view, std::size_t fastest, const
     const Summary& s = view.cells[i];
     const bool comparable = s.samples.prompts == base.samples.prompts && s.speedup.bounded() &&
                             base.speedup.bounded() && !s.prompts_alone && !base.prompts_alone;
-    ratios.push_back(comparable ? resampled_ratio(base.samples.speedup, s.samples.speedup, false)
+    ratios.push_back(comparable ? resampled_ratio(base.samples.speedup, s.samples.speedup)
                                 : Resampled{s.speedup.value / base.speedup.value});
     others.push_back(i);
   }

@@ -1,7 +1,6 @@
 #include "experiments/report/theory.h"
 
 #include <cmath>
-#include <limits>
 
 #include "experiments/report/divide.h"
 namespace foretoken {
@@ -11,7 +10,6 @@ using nlohmann::json;
 namespace {
 
 constexpr double kFullLength = 0.9;  // of the draft length; sequences end in the middle of a draft
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 
+#include "experiments/report/divide.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -39,7 +39,7 @@ double TimeCounts::quantile(double share) const {
   long seen = 0;
   for (const auto& [bin, times] : times_)
     if ((seen += times) >= wanted) return std::sqrt(begin_of(bin) * begin_of(bin + 1));
-  return std::numeric_limits<double>::quiet_NaN();
+  return kUnknown;
 }
 
 json TimeCounts::as_json() const {

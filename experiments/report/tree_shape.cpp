@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "experiments/report/best_trees.h"
 #include "experiments/report/child_acceptance.h"
+#include "experiments/report/divide.h"
 #include "experiments/report/step_times.h"
 #include "experiments/report/tables.h"
 #include "framework/decode/draft_tree.h"
@@ -93,8 +93,8 @@ Taken taken(const std::vector<json>& lines, const std::vector<std::string>& wher
 // The best tree of at most so many nodes.
 struct Choice {
   int nodes = 1, levels = 0;
-  double tau = 1, seconds = std::numeric_limits<double>::quiet_NaN(), rate = seconds;  // rate: tokens per second
-  bool beyond = false;  // more rows than any measured step
+  double tau = 1, seconds = kUnknown, rate = seconds;  // rate: tokens per second
+  bool beyond = false;                                 // more rows than any measured step
 };
 
 class Chooser {

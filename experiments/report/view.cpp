@@ -1,5 +1,7 @@
 // Summaries in the order of their axes, and where they come from.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <set>
 #include <utility>
 
@@ -98,6 +100,43 @@ std::string rounds_note(const std::vector<Summary>& cells) {
          std::to_string(fewest) + " runs" + (std::cmp_less(fewest, rounds) ? " or more" : "") + ".";
 }
 
+// From which states runs that learn were measured.
+std::string starts_note(const std::vector<Summary>& cells) {
+  std::set<std::string> starts;
+  for (const Summary& s : cells) starts.insert(s.run().value("/workload/start"_json_pointer, ""));
+  std::string found;
+  if (starts.contains("cold")) found += " Cold: what learns began with what its files hold.";
+  if (starts.contains("warm"))
+    found +=
+        " Warm: what learns had served the same requests once, with other draws, which is about the most that it can "
+        "know of them.";
+  return found;
+}
+
+// "1.12 times"
+std::string times(double ratio) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.2f times", ratio);
+  return text;
+}
+
+// Of which runs the machine had two speeds, and what to do then.
+std::string speeds_note(const std::vector<Summary>& cells) {
+  std::size_t runs = 0;
+  TwoSpeeds widest;
+  for (const Summary& s : cells) {
+    if (!s.two_speeds) continue;
+    ++runs;
+    if (s.two_speeds->ratio > widest.ratio) widest = *s.two_speeds;
+  }
+  if (runs == 0) return "";
+  return " Two speeds of the machine in " + counted(runs, "run") + ": " +
+         (runs == 1 ? "" : "where they were furthest apart, ") + std::to_string(std::lround(100 * widest.slower)) +
+         " % of the steps took " + times(widest.ratio) +
+         " as long as others that did the same; intervals do not cover that, so fix the clock, keep other work off the "
+         "machine, and measure again.";
+}
+
 }  // namespace
 
 std::string View::origin() const {
@@ -125,7 +164,7 @@ std::string View::origin() const {
   if (shared > 0)
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
-  found += rounds_note(cells);
+  found += rounds_note(cells) + starts_note(cells) + speeds_note(cells);
   for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
   return found + failures_note(cells);
 }

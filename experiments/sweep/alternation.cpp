@@ -9,11 +9,13 @@
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
+#include "experiments/report/two_speeds.h"
 #include "experiments/sweep/arrivals.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/kept.h"
+#include "experiments/sweep/learning.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/tracing.h"
 #include "foretoken_version.h"
@@ -80,21 +82,40 @@ class Alternation {
       expect_some(measured["measure"], side);
       record[name_of(side)] = std::move(measured);
     }
-    record["measured_seconds"] = seconds_since(start) - thrown_seconds_;
+    record["measured_seconds"] = seconds_since(start) - unmeasured_seconds_;
   }
 
  private:
+  void tell(int turn, double part) {
+    check_interrupt();
+    progress_((turn + part) / 2);
+  }
+
+  // What a warm measurement begins with: the requests with other draws, in a closed loop. Their prompts are read anew
+  // afterwards, as the baseline reads them.
+  json serve_before(Engine& engine, int turn) {
+    const auto begin = Clock::now();
+    const Measured served = measure(engine, jobs_before(jobs_), run_["engine"]["batch"].get<int>(),
+                                    [&](double part) { tell(turn, part / 2); });
+    engine.forget_prefixes();
+    unmeasured_seconds_ += seconds_since(begin);
+    const auto failed = std::ranges::count_if(served.failures, [](const std::string& why) { return !why.empty(); });
+    return {{"seconds", served.measure["seconds"]}, {"tokens", served.measure["tokens"]}, {"failed", failed}};
+  }
+
   json one(Side side, int turn) {
     auto begin = Clock::now();
     Taken taken = measure_kept(
         [&] {
           const auto engine = bench_.engine(run_, side, beside_);
-          return measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_), [&](double part) {
-            check_interrupt();
-            progress_((turn + part) / 2);
-          });
+          const bool warm = side == Side::speculative && is_warm(run_);
+          const json before = warm ? serve_before(*engine, turn) : json();
+          Measured found = measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_),
+                                   [&](double part) { tell(turn, warm ? (1 + part) / 2 : part); });
+          if (warm) found.measure["served_before"] = before;
+          return found;
         },
-        run_["measure"]["warmup"], [&] { thrown_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
+        run_["measure"]["warmup"], [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
     if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
     json outputs = outputs_of(taken.measured);
     return {{"measure", std::move(taken.measured.measure)},
@@ -118,7 +139,7 @@ class Alternation {
   const std::function<void(double)>& progress_;
   Baselines* shared_;
   const std::vector<Job>& jobs_;
-  double thrown_seconds_ = 0;
+  double unmeasured_seconds_ = 0;  // of what was thrown away, and served before warm measurements
 };
 
 json line_of_run(const Run& run) {
@@ -141,6 +162,7 @@ void note_failures(const json& measure, const char* side, int repeat, json& line
 
 std::string baseline_of(json run) {
   run.erase("drafter"), run.erase("policy");
+  if (run.contains("workload")) run["workload"].erase("start");
   return run.dump();
 }
 
@@ -164,6 +186,7 @@ json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& b
 Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
   const auto engine = bench.engine(run.document, Side::speculative, beside);
   const ModelInfo& target = engine->target().info();
+  expect_start(run.document, engine->learns());
   return {jobs_of(run.document, bench, beside),
           {{"promise", engine->soundness().promise},
            {"target", {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}}},
@@ -234,6 +257,7 @@ json line_of(const Run& run, const std::vector<json>& alternations) {
     seconds += record.at("seconds").get<double>();
   }
   line["seconds"] = seconds, line["alternations"] = same.as_json();
+  line["two_speeds"] = two_speeds_of(line["repeats"]);
   const bool compared = of.at("compared");
   line["agreement"] = {{"compared", compared},
                        {"compared_texts", compared ? agreement.compared : 0},

@@ -66,7 +66,7 @@ void Books::step(const StepReport& report, double wall, double processor, bool s
   if (steady) steady_seconds_ += wall, ++steady_steps_;
   ++steps_, rows_ += report.rows, cut_ += report.cut, preempted_ += report.preempted, recorded_ += report.recorded,
       phases_ += report.phases;
-  add_time(report);
+  add_time(report, steady);
   for (const SequenceReport& r : report.sequences) {
     const std::size_t job = job_of_.at(r.id);
     Service& s = services_[job];
@@ -122,6 +122,7 @@ Measured Books::close(double wall) {
                {"offered_children", children_.offered},
                {"accepted_children", children_.accepted},
                {"steps_of_rows", json::array()},
+               {"step_blocks", blocks_.as_json()},
                {"preempted", preempted_},
                {"recorded", recorded_},
                {"steady", {{"seconds", steady_seconds_}, {"steps", steady_steps_}}},
@@ -167,7 +168,7 @@ void Books::start(std::size_t job, Clock::time_point now) {
   to_start_ -= s.fills;
 }
 
-void Books::add_time(const StepReport& report) {
+void Books::add_time(const StepReport& report, bool steady) {
   const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
   const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
   if (prompts || report.recorded > 0 || report.rows == 0 || !judged) return;
@@ -176,7 +177,15 @@ void Books::add_time(const StepReport& report) {
   for (const SequenceReport& r : report.sequences)
     s.sequences += r.judged, s.drafted += r.drafted, levels = std::max(levels, r.depth);
   ++s.steps, s.levels += levels, s.seconds += report.phases.total;
-  s.draft_seconds += report.phases.draft_forward + report.phases.draft_other;
+  const double drafting = report.phases.draft_forward + report.phases.draft_other;
+  s.draft_seconds += drafting;
+  if (!steady) return;
+  double context = 0;
+  for (const SequenceReport& r : report.sequences) {
+    const Service& service = services_[job_of_.at(r.id)];
+    context += double(service.prompt_tokens + service.tokens);
+  }
+  blocks_.add(report.rows, report.phases.total - drafting, context);
 }
 
 }  // namespace foretoken

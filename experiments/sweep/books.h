@@ -10,6 +10,7 @@
 #include "experiments/report/time_counts.h"
 #include "experiments/sweep/measure.h"
 #include "experiments/sweep/service.h"
+#include "experiments/sweep/step_blocks.h"
 #include "experiments/sweep/step_counts.h"
 #include "experiments/sweep/stops.h"
 #include "framework/cache/kv_cache.h"
@@ -46,7 +47,7 @@ class Books {
   void place(Service& service, const SequenceReport& report, double waited) const;
   void add_round(std::size_t job, const SequenceReport& report, Clock::time_point now, bool steady);
   void end(const Sequence& sequence, Clock::time_point now);
-  void add_time(const StepReport& report);
+  void add_time(const StepReport& report, bool steady);
 
   const std::vector<Job>& jobs_;
   const Loop& loop_;
@@ -63,6 +64,7 @@ class Books {
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
   ChildCounts children_;
   std::map<int, StepsOfRows> steps_of_rows_;
+  StepBlocks blocks_;  // of the steady window
   long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0;
   std::size_t finished_ = 0;
   int context_ = 0;  // of the conversations of which turns were left out

@@ -84,6 +84,12 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   return serving.take();
 }
 
+std::vector<Job> jobs_before(std::vector<Job> jobs) {
+  constexpr std::uint64_t kPart = 2048;  // beyond the turns of any conversation
+  for (Job& job : jobs) job.request.stream |= stream_of(0, 0, kPart);
+  return jobs;
+}
+
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
   constexpr std::size_t kTokens = 16;       // of the first batch, at most
   std::vector<int> place(jobs.size(), -1);  // among the first turns

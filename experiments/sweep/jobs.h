@@ -20,6 +20,10 @@ constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are 
 // once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
+// The same requests with other draws: what a run serves before its warm measurement, so that what learns has seen its
+// prompts, and answers to them, but not the draws of the measurement.
+std::vector<Job> jobs_before(std::vector<Job> jobs);
+
 // The warm-up requests, served before a run is measured: its first ones (of conversations the first turns), shortened.
 // They end one after another and others start, so every batch size (above 16: sizes close together) and mixes of
 // prompts and decoding occur, if the run has enough requests. A device may time its implementations of a product when

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/report/results.h"
+#include "experiments/sweep/learning.h"
 #include "experiments/trace/path_reach.h"
 #include "framework/decode/sequence.h"
 #include "framework/model/model.h"
@@ -234,6 +235,7 @@ json complete_run(const json& document, const Registries& registries, const std:
   normalize(run);
   expect_consistent(run, where);
   expect_loop(run, where);
+  expect_start(run, registries, where);
   return run;
 }
 

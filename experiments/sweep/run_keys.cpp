@@ -34,6 +34,9 @@ RunKey chat(const char* pointer, const char* meaning) {
   choices.insert(choices.end(), ChatTemplate::names().begin(), ChatTemplate::names().end());
   return choice(pointer, meaning, std::move(choices));
 }
+RunKey text(const char* pointer, const char* meaning) {
+  return {pointer, "string", nullptr, meaning, false, true, -1e300, 1e300, {}, false, false};
+}
 RunKey integer(const char* pointer, json standard, double least, double most, const char* meaning) {
   return {pointer, "integer", standard, meaning, false, false, least, most, {}, false, false};
 }
@@ -48,6 +51,9 @@ RunKey added(const char* pointer, double least, double most, const char* meaning
 RunKey later(RunKey key) {
   key.later = true;
   return key;
+}
+RunKey added_choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
+  return {pointer, "string", nullptr, meaning, false, true, -1e300, 1e300, std::move(choices), false, false, true};
 }
 RunKey share(const char* pointer, const char* meaning) {
   return {pointer, "number", nullptr, meaning, false, true, 0, 1, {}, true, true};
@@ -149,17 +155,7 @@ std::vector<RunKey> keys_of_workload() {
       chat("/workload/chat",
            "form in which a prompt is put to a chat model; auto: the one that the target's directory holds; none: as "
            "it is"),
-      {"/workload/system",
-       "string",
-       nullptr,
-       "system prompt of the chat form; null: the form's own, if any",
-       false,
-       true,
-       -1e300,
-       1e300,
-       {},
-       false,
-       false},
+      text("/workload/system", "system prompt of the chat form; null: the form's own, if any"),
       later(integer("/workload/turns", 1, 0, 1000,
                     "turns of a conversation that are served, as far as the target's context has room; 0: all of "
                     "them")),
@@ -169,6 +165,12 @@ std::vector<RunKey> keys_of_workload() {
       integer("/workload/repeats", 1, 1, 1000,
               "how often each prompt is served, every time with other draws; a drafter that learns from requests meets "
               "the answers again"),
+      added_choice(
+          "/workload/start",
+          "what a drafter or policy that learns has seen when a measurement begins; cold: what its files hold; "
+          "warm: it has also served the same requests once, with other draws; null: each, as two runs, where "
+          "one learns",
+          {"cold", "warm"}),
       choice("/workload/lengths",
              "drawn: every request generates between half of max_new_tokens and all of them, as its prompt and repeat "
              "have it, so that requests do not end all at once; equal: all of them",

@@ -7,6 +7,7 @@
 
 #include "experiments/sweep/alternation.h"
 #include "experiments/sweep/jobs.h"
+#include "experiments/sweep/learning.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -35,7 +36,8 @@ std::vector<Group> groups_of(const std::vector<Run>& runs, bool share_baselines)
     if (fresh) groups.emplace_back();
     Group& group = groups[place->second];
     group.key = fresh ? runs[i].key : std::min(group.key, runs[i].key);
-    group.cost += rounds_of(runs[i].document) * (fresh ? 2 : 1);  // the baseline, and speculation
+    // The baseline, what is served before a warm measurement, and speculation.
+    group.cost += rounds_of(runs[i].document) * ((fresh ? 2 : 1) + (is_warm(runs[i].document) ? 1 : 0));
     group.runs.push_back(i);
   }
   return groups;

@@ -17,7 +17,8 @@ struct Shard {
 Shard read_shard(const std::string& text);
 
 // What a run costs, as far as its document says: rounds of plain decoding of one side, in all alternations, as if
-// every prompt had all turns that are asked for. It sees neither the models' sizes nor the draft's length.
+// every prompt had all turns that are asked for, without what is served before a warm measurement. It sees neither the
+// models' sizes nor the draft's length.
 double rounds_of(const nlohmann::json& run);
 
 // The runs of a shard, in the order of the sweep. The most expensive come first, equal ones in the order of their keys,

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "experiments/sweep/learning.h"
 #include "experiments/sweep/run_document.h"
 #include "framework/text/json_file.h"
 #include "framework/text/utf8.h"
@@ -141,6 +142,19 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
   return run;
 }
 
+// One run, or from each state where its drafter or policy learns.
+std::vector<Run> from_each_start(Run run, const Registries& registries) {
+  std::vector<Run> runs;
+  for (const std::string& start : starts_of(run.document, registries)) {
+    Run& one = runs.emplace_back(run);
+    one.document = started(std::move(one.document), start);
+    one.axes["/workload/start"] = start;
+    one.key = key_of(one.document);
+  }
+  if (runs.empty()) runs.push_back(std::move(run));
+  return runs;
+}
+
 // A bound on the product of the axes, since a mistake could fill the memory with runs.
 void expect_few(const std::vector<Axis>& axes, std::size_t most, const std::string& where) {
   std::size_t runs = 1;
@@ -219,8 +233,8 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
   std::set<std::string> seen;
   std::vector<std::size_t> chosen(axes.size(), 0);
   do {
-    Run run = combine(base, axes, chosen, registries, where);
-    if (seen.insert(run.key).second) runs.push_back(std::move(run));
+    for (Run& run : from_each_start(combine(base, axes, chosen, registries, where), registries))
+      if (seen.insert(run.key).second) runs.push_back(std::move(run));
   } while (next(chosen, axes));
   refuse_shared_traces(runs, where);
   return runs;

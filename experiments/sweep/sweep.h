@@ -18,7 +18,8 @@ struct Run {
   std::string key;          // key_of(document), by which its result is found
 };
 
-// Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. `settings` are
+// Every combination of the axes, the last axis fastest, in the order of the document; equal runs once. One whose
+// drafter or policy learns and that names no "/workload/start" is two runs, cold and warm. `settings` are
 // "POINTER=VALUE" overrides of the base. A pointer that is not a key of a run, an empty axis, an axis or setting
 // without effect, more than `most_runs` combinations, two runs with one trace file, or a bad document is an Error.
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,

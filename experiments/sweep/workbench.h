@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -32,6 +33,8 @@ class Workbench {
  public:
   // Loads plugins named on the command line.
   explicit Workbench(const std::vector<std::string>& plugins = {});
+  // With these components alone.
+  explicit Workbench(Registries registries) : registries_(std::move(registries)) {}
 
   // Loads those that a run or the base of a sweep names under "plugins"; their paths may also lie `beside` the
   // document.

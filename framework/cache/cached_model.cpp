@@ -9,11 +9,6 @@
 namespace foretoken {
 namespace {
 
-// More rows keep a device busy for longer than the host takes to launch a forward's kernels, so recording saves
-// nothing; and forwards that read prompts, which have all numbers of rows, would push those that recur out of what a
-// device keeps.
-constexpr int kMostReplayedRows = 256;
-
 std::int64_t address(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
 
 void expect_served(const Segment& s, const std::string& model) {
@@ -257,7 +252,7 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   const auto without_padding = [&](const Tensor& logits) {
     return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor();
   };
-  if (model_->replays() && e.rows <= kMostReplayedRows) {
+  if (model_->replays() && e.replays()) {
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
     // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.

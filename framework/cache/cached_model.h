@@ -68,6 +68,11 @@ class CachedModel {
     Part straight, rest;  // Layout::straight, where there is a tree that branches; then the others
     int rows, tables, width, words, wanted, deepest, longest;
     bool all_wanted;
+
+    // Whether recording it saves time. More rows keep a device busy for longer than the host takes to launch a
+    // forward's kernels; and forwards that read prompts, which have all numbers of rows, would push those that recur
+    // out of what a device keeps.
+    bool replays() const { return rows <= 256; }
   };
   // The inputs of the forward, on the device.
   struct Inputs {

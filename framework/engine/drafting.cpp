@@ -139,4 +139,10 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   return fine;
 }
 
+double Engine::draft_seconds() {
+  double s = 0;
+  for (const auto& c : host_.caches()) s += c->seconds();
+  return s;
+}
+
 }  // namespace foretoken

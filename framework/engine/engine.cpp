@@ -181,6 +181,13 @@ StepReport Engine::step() {
   return report;
 }
 
+// The pool evicts what its pages keep when they are taken.
+void Engine::forget_prefixes() {
+  std::vector<PageId> taken;
+  while (const std::optional<PageId> page = pool_.take()) taken.push_back(*page);
+  for (auto page = taken.rbegin(); page != taken.rend(); ++page) pool_.drop(*page);
+}
+
 Output Engine::forward(const Plan& plan, std::span<const DraftTree> trees, StepReport& report) {
   std::vector<Segment> segments;
   segments.reserve(plan.scheduled.size());
@@ -283,12 +290,6 @@ void Engine::forget_draft(Sequence& sequence) {
     fail(sequence, drafter_name_);
     for (const auto& c : host_.caches()) c->forget(sequence);
   }
-}
-
-double Engine::draft_seconds() {
-  double s = 0;
-  for (const auto& c : host_.caches()) s += c->seconds();
-  return s;
 }
 
 void Engine::check() const {

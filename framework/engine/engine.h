@@ -66,6 +66,8 @@ class Engine : private Scheduler::Memory {
   // number of trees or budgets, or an exception of LengthPolicy::observe. After an Error step() may be called again;
   // sequences that had ended are in the next report.
   StepReport step();
+  // Lets go of the prefixes that all caches keep of requests that have ended: later requests read their prompts anew.
+  void forget_prefixes();
 
   const Soundness& soundness() const { return soundness_; }
   // Whether drafts may depend on other requests, on outcomes of their own, or on measured times.

@@ -15,6 +15,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"/measure/seconds", "runner_test"},
     {"/measure/warmup", "runner_test"},
     {"/measure/keep_outputs", "windows_test"},
+    {"/workload/start", "learning_test"},
     {"/workload/rate", "arrivals_test"},
     {"/workload/ttft_limit", "load_test"},
     {"/workload/tpot_limit", "load_test"},

@@ -53,7 +53,8 @@ class Plugins(unittest.TestCase):
         cls.branches = cls.built("branches", share / "drafters" / "template_tree", prefix)
         cls.running_rate = cls.built("running_rate", share / "drafters" / "template_policy", prefix)
         recipe = (share / "drafters" / "template" / "CMakeLists.txt").read_text()
-        code = {"faults": (SOURCE / "tests" / "plugins" / "faults.cpp").read_text(), "repeat": example_of("README.md")}
+        code = {name: (SOURCE / "tests" / "plugins" / f"{name}.cpp").read_text() for name in ("faults", "remembering")}
+        code["repeat"] = example_of("README.md")
         for name, text in code.items():
             (cls.here / name).mkdir()
             (cls.here / name / f"{name}.cpp").write_text(text)
@@ -61,6 +62,7 @@ class Plugins(unittest.TestCase):
         quickly = ["-DCMAKE_BUILD_TYPE=Debug"]  # they compute next to nothing
         cls.faults = cls.built("faults", cls.here / "faults", prefix, quickly)
         cls.repeat = cls.built("repeat", cls.here / "repeat", prefix, quickly)
+        cls.remembering = cls.built("remembering", cls.here / "remembering", prefix, quickly)
 
     @classmethod
     def built(cls, name, template, prefix, more=()):
@@ -129,7 +131,7 @@ class Plugins(unittest.TestCase):
 
     def test_a_plugin_includes_one_header_of_ours(self):
         for file in (*SOURCE.glob("drafters/template*/*.cpp"), *SOURCE.glob("verifiers/template*/*.cpp"),
-                     SOURCE / "tests/plugins/faults.cpp"):
+                     SOURCE / "tests/plugins/faults.cpp", SOURCE / "tests/plugins/remembering.cpp"):
             ours = re.findall(r'#include (".*"|<foretoken/.*>)', file.read_text())
             self.assertEqual(ours, ["<foretoken/plugin.h>"], file)
 
@@ -165,6 +167,35 @@ class Plugins(unittest.TestCase):
         changed.write_bytes(Path(self.lenient).read_bytes() + b"\0")
         again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
         self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["lenient", "lenient"])
+
+    def test_a_drafter_that_learns_is_measured_cold_and_warm(self):
+        document = {"base": {**BASE, "drafter": {"name": "ngram"}}, "axes": {"/drafter/name": ["ngram", "remembering"]}}
+        file, plugin = self.here / "learning.json", ["--plugin", self.remembering]
+        file.write_text(json.dumps(document))
+        for shard in ("1/2", "2/2"):
+            code, _, err = self.run_it("run", str(file), *plugin, "--quiet", "--shard", shard)
+            self.assertEqual(code, 0, err)
+        parts = [f"results/learning.shard-{k}-of-2.jsonl" for k in (1, 2)]
+        code, _, err = self.run_it("merge", *parts, "--out", "all.jsonl", "--sweep", str(file), *plugin)
+        self.assertEqual(code, 0, err)
+        lines = [json.loads(line) for line in (self.here / "all.jsonl").read_text().splitlines()]
+        runs = {line["run"]["workload"].get("start"): line for line in lines}
+        self.assertEqual(list(runs), [None, "cold", "warm"])
+        side = {start: line["repeats"][0]["speculative"] for start, line in runs.items()}
+        self.assertGreater(side["warm"]["accepted"], 2 * side["cold"]["accepted"])
+        self.assertEqual(side["warm"]["tokens"], side["cold"]["tokens"])
+        self.assertEqual({line["agreement"]["differing_texts"] for line in lines}, {0})
+        shown = self.run_it("show", "all.jsonl", "--tables", "main")[1]
+        self.assertRegex(shown, r"(?s)drafter +start .*\nngram +- .*\n.*remembering +cold .*\n.*remembering +warm ")
+        self.assertIn("Warm: what learns had served the same requests once", " ".join(shown.split()))
+        code, compared, err = self.run_it("compare", *2 * ["all.jsonl"])
+        self.assertEqual(code, 0, err)
+        self.assertRegex(compared, r"(?s)remembering +cold .*remembering +warm ")
+        self.assertEqual(self.run_it("report", "all.jsonl", "--out", "page.html")[0], 0)
+        self.assertIn('"/workload/start"', (self.here / "page.html").read_text())
+        code, _, err = self.run_it("run", str(file), *plugin, "--set", "/workload/start=warm")
+        self.assertEqual((code, err.count("\n")), (1, 1), err)
+        self.assertIn("neither the drafter \"ngram\" nor the policy \"fixed\" learns", err)
 
     def expect_passes_check(self, plugin, *chosen):
         arguments = ["check", "--plugin", plugin, *chosen]

@@ -141,7 +141,7 @@ double family_coverage(bool compared, int prompts, int experiments) {
     for (int k = 0; k < 8; ++k) {
       const FittedNoise& line = lines[chosen[std::size_t(k)]];
       const auto one = [&] { return line.measure(same, 3, true, random); };
-      ratios.push_back(compared ? resampled_ratio(one(), one(), false) : resampled(one()));
+      ratios.push_back(compared ? resampled_ratio(one(), one()) : resampled(one()));
       truths.push_back(compared ? 1 : line.truth(true));
     }
     bool all = true;

@@ -18,30 +18,21 @@ TEST(Statistics, ARatioIsThatOfTheSamePrompts) {
       a.at(p, r) = {10, 1.0 + p, 10, 20}, b.at(p, r) = {11, 1.0 + p, 10, 20};
       crossed.at(p, r) = {11, 1.0 + (p + 6) % 12, 10, 20};
     }
-  const Interval ratio = interval_of(resampled_ratio(a, b, false));
+  const Interval ratio = interval_of(resampled_ratio(a, b));
   EXPECT_NEAR(ratio.value, 1.1, 1e-12);
   EXPECT_NEAR(ratio.width(), 0, 1e-9);
   EXPECT_TRUE(paired_interval(a).overlaps(paired_interval(b))) << "what two intervals cannot tell apart";
-  EXPECT_GT(interval_of(resampled_ratio(a, crossed, false)).width(), 0.5);
-}
-
-// Both sides were measured in turn on a machine that drifts: their alternations belong together only if that is said.
-TEST(Statistics, AlternationsBelongTogetherWhereTheyWereInterleaved) {
-  Measurements a(12, 3), b(12, 3);
-  for (int p = 0; p < 12; ++p)
-    for (int r = 0; r < 3; ++r) a.at(p, r) = {10, 1 + 0.2 * r, 1, 1}, b.at(p, r) = {10, 0.5 + 0.1 * r, 1, 1};
-  EXPECT_NEAR(interval_of(resampled_ratio(a, b, true)).width(), 0, 1e-9);
-  EXPECT_GT(interval_of(resampled_ratio(a, b, false)).width(), 0.5);
+  EXPECT_GT(interval_of(resampled_ratio(a, crossed)).width(), 0.5);
 }
 
 TEST(Statistics, ARatioOfOtherPromptsHasNoBounds) {
   Measurements a(3, 2), b(2, 2), none(0, 0);
   for (Measurements* side : {&a, &b})
     for (Term& term : side->terms) term = {10, 1, 10, 2};
-  EXPECT_EQ(interval_of(resampled_ratio(a, b, false)).value, 1);
-  EXPECT_FALSE(interval_of(resampled_ratio(a, b, false)).bounded());
-  EXPECT_FALSE(interval_of(resampled_ratio(a, none, false)).known());
-  EXPECT_FALSE(interval_of(resampled_ratio(none, a, false)).known());
+  EXPECT_EQ(interval_of(resampled_ratio(a, b)).value, 1);
+  EXPECT_FALSE(interval_of(resampled_ratio(a, b)).bounded());
+  EXPECT_FALSE(interval_of(resampled_ratio(a, none)).known());
+  EXPECT_FALSE(interval_of(resampled_ratio(none, a)).known());
 }
 
 // A ratio alone needs no correction, and one without bounds corrects nothing.
@@ -78,7 +69,7 @@ double family_coverage(int runs, int prompts, int repeats, bool simultaneous, in
       return m;
     };
     std::vector<Resampled> ratios;
-    for (int k = 0; k < runs; ++k) ratios.push_back(resampled_ratio(one(), one(), false));
+    for (int k = 0; k < runs; ++k) ratios.push_back(resampled_ratio(one(), one()));
     const std::vector<Interval> together = simultaneous_intervals(ratios);
     bool all = true;
     for (int k = 0; k < runs; ++k)

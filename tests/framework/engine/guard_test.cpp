@@ -181,6 +181,25 @@ TEST_F(EngineGuard, a_prefix_is_counted_when_it_is_used_and_not_when_it_is_looke
   EXPECT_EQ(e->target().cache().prefix_rows_reused(), 16u);
 }
 
+TEST_F(EngineGuard, prefixes_that_are_forgotten_are_read_anew_also_while_others_run) {
+  configs.drafter = {{"name", "none"}};
+  const auto e = engine();
+  const auto reused = [&] { return e->target().cache().prefix_rows_reused(); };
+  for (const bool forgotten : {false, true}) {
+    const std::uint64_t before = reused();
+    e->submit(request(Tokens(16, 1), 1));
+    finish(*e);
+    e->submit(request(Tokens(9, 2), 4));
+    (void)without_failures(e->step());
+    if (forgotten) e->forget_prefixes();
+    e->submit(request(Tokens(16, 1), 1));
+    EXPECT_EQ(finish(*e).size(), 2u);
+    EXPECT_EQ(reused() > before, !forgotten) << "the first of both runs has nothing to find but its own";
+    e->forget_prefixes();
+    EXPECT_EQ(e->pool().available(), e->pool().pages());
+  }
+}
+
 TEST_F(EngineGuard, ngram_whose_longest_match_is_shorter_than_its_shortest_is_refused) {
   configs.drafter = {{"name", "ngram"}, {"longest", 2}, {"shortest", 5}};
   const std::string text = sentence([&] { engine(); });

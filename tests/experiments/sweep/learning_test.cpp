@@ -1,0 +1,214 @@
+// Runs that learn are measured cold and warm, each named; what does not learn is measured once.
+#include "experiments/sweep/learning.h"
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "experiments/sweep/jobs.h"
+#include "experiments/sweep/rounds.h"
+#include "experiments/sweep/shards.h"
+#include "tests/experiments/sweep/demo_runs.h"
+#include "tests/framework/text/temporary_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+// Guesses what followed the last three tokens in any earlier output; `remembers`: whether it keeps these.
+class Answers final : public Drafter {
+ public:
+  Answers(Backend& backend, bool remembers) : backend_(backend), remembers_(remembers) {}
+  Needs needs() const override { return {.proposes = {Drawn::certain}, .learns = true}; }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      std::vector<Token> tokens = requests[i].sequence->tokens;
+      for (int left = requests[i].budget.chain(); left > 0; --left) {
+        const auto next = remembers_ ? next_.find(tail(tokens, tokens.size())) : next_.end();
+        tokens.push_back(next == next_.end() ? tokens.back() : next->second);
+        trees[i].guess(trees[i].nodes - 1, tokens.back());
+      }
+    }
+    return trees;
+  }
+
+  void forget(const Sequence& sequence) override {
+    for (std::size_t at = 3; at < sequence.tokens.size(); ++at) next_[tail(sequence.tokens, at)] = sequence.tokens[at];
+  }
+
+ private:
+  static std::vector<Token> tail(std::span<const Token> tokens, std::size_t end) {
+    const auto found = tokens.first(end).last(std::min<std::size_t>(3, end));
+    return {found.begin(), found.end()};
+  }
+
+  Backend& backend_;
+  bool remembers_;
+  std::map<std::vector<Token>, Token> next_;
+};
+
+// Three levels, whatever it measures.
+class Clocks final : public LengthPolicy {
+ public:
+  Budget most() const override { return {4, 3}; }
+  bool learns() const override { return true; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override { return {past.size(), most()}; }
+};
+
+Registries with_learners() {
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  for (const bool remembers : {true, false})
+    registries.drafters.add(
+        remembers ? "remembers" : "repeats",
+        {"", "", {}, [=](const json&, Host& host) { return std::make_unique<Answers>(host.backend(), remembers); }});
+  registries.policies.add("clocks", {"", "", {}, [](const json&, Host&) { return std::make_unique<Clocks>(); }});
+  return registries;
+}
+
+class RunsThatLearn : public testing::Test {
+ protected:
+  static json document(const json& changes) {
+    json run = demo({{"drafter", {{"name", "remembers"}, {"model", nullptr}}}});
+    run.merge_patch(changes);
+    return run;
+  }
+  std::vector<foretoken::Run> runs(const json& changes = json::object()) {
+    return expand(nlohmann::ordered_json(document(changes)), {}, bench.registries(), "doc");
+  }
+  std::string refusal(const json& changes) {
+    return sentence_of([&] { runs(changes); });
+  }
+  json measured(const foretoken::Run& run) {
+    json line = measure_run(run, bench, "", [](double) {});
+    EXPECT_FALSE(line.contains("error")) << line["error"];
+    return line;
+  }
+  static double tau(const json& line) { return ratio(line, "tokens") / ratio(line, "rounds"); }
+  static double ratio(const json& line, const char* key) {
+    double sum = 0;
+    for (const json& repeat : line["repeats"]) sum += repeat["speculative"][key].get<double>();
+    return sum;
+  }
+  Workbench bench{with_learners()};
+};
+
+TEST_F(RunsThatLearn, AreTwoColdAndWarm) {
+  for (const json& learner : {json::object(), json{{"drafter", {{"name", "ngram"}}},
+                                                   {"policy", {{"name", "clocks"}, {"length", nullptr}}}}}) {
+    const auto both = runs(learner);
+    ASSERT_EQ(both.size(), 2u);
+    for (const int i : {0, 1}) {
+      const std::string start = i == 0 ? "cold" : "warm";
+      EXPECT_EQ(start_of(both[std::size_t(i)].document), start);
+      EXPECT_EQ(both[std::size_t(i)].axes, json({{"/workload/start", start}}));
+      EXPECT_EQ(label_of(both[std::size_t(i)]), "start " + start);
+      EXPECT_EQ(both[std::size_t(i)].key, key_of(both[std::size_t(i)].document));
+    }
+    EXPECT_EQ(baseline_of(both[0].document), baseline_of(both[1].document));
+  }
+  EXPECT_EQ(runs({{"workload", {{"start", "warm"}}}}).size(), 1u) << "the one that is asked for";
+  const auto other = runs({{"drafter", {{"name", "ngram"}}}});
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_FALSE(other[0].document["workload"].contains("start"));
+}
+
+TEST_F(RunsThatLearn, NameNoStateThatNothingBeginsFrom) {
+  for (const char* start : {"cold", "warm"})
+    EXPECT_TRUE(says(refusal({{"drafter", {{"name", "ngram"}}}, {"workload", {{"start", start}}}}), start, "ngram",
+                     "fixed", "leave it out"));
+  EXPECT_TRUE(says(refusal({{"workload", {{"start", "hot"}}}}), "/workload/start", "cold, warm"));
+  foretoken::Run unnamed = runs()[0];
+  unnamed.document["workload"].erase("start");
+  EXPECT_TRUE(says(measure_run(unnamed, bench, "", [](double) {}).value("error", ""), "learns",
+                   R"("/workload/start": ["cold", "warm"])"));
+}
+
+TEST_F(RunsThatLearn, RecordTheirTraceCold) {
+  const json traced = {{"trace", "t.jsonl"}};
+  const auto both = runs(traced);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_TRUE(both[0].document.contains("trace"));
+  EXPECT_FALSE(both[1].document.contains("trace"));
+  EXPECT_TRUE(says(refusal({{"trace", "t.jsonl"}, {"workload", {{"start", "warm"}}}}), "cold", "/trace"));
+}
+
+// At either temperature the warm one has seen these prompts, and every alternation begins from the same state.
+TEST_F(RunsThatLearn, AcceptMoreWarmAndEmitPlainDecodingsOutputFromBothStates) {
+  for (const double temperature : {0.0, 1.0}) {
+    const auto both = runs({{"sampling", {{"temperature", temperature}}}, {"verifier", {{"name", "coupled"}}}});
+    const json cold = measured(both[0]), warm = measured(both[1]);
+    EXPECT_GT(tau(warm), temperature == 0 ? 1.3 * tau(cold) : tau(cold)) << temperature;
+    for (const json& line : {cold, warm}) {
+      EXPECT_EQ(line["agreement"], json({{"compared", true}, {"compared_texts", 24}, {"differing_texts", 0}}));
+      EXPECT_EQ(line["alternations"]["compared"], false) << "it learns";
+      for (const char* count : {"rounds", "accepted", "prefix_rows"})
+        EXPECT_EQ(line["repeats"][0]["speculative"][count], line["repeats"][1]["speculative"][count]) << count;
+    }
+    EXPECT_EQ(warm["repeats"][0]["speculative"]["prefix_rows"], cold["repeats"][0]["speculative"]["prefix_rows"])
+        << "no prompt is served from a cache that the baseline has not";
+    EXPECT_EQ(warm["repeats"][0]["baseline"]["tokens"], cold["repeats"][0]["baseline"]["tokens"]);
+    EXPECT_FALSE(cold["repeats"][0]["speculative"].contains("served_before"));
+    const json before = warm["repeats"][0]["speculative"]["served_before"];
+    EXPECT_EQ(before["failed"], 0);
+    EXPECT_GT(before["seconds"], 0);
+    const bool same_output = before["tokens"] == warm["repeats"][0]["speculative"]["tokens"];
+    EXPECT_TRUE(same_output || temperature > 0) << "at temperature 0 draws change nothing";
+    EXPECT_FALSE(warm["repeats"][0]["baseline"].contains("served_before"));
+  }
+}
+
+TEST_F(RunsThatLearn, AcceptTheSameFromBothStatesWhereTheyKeepNothing) {
+  const auto both = runs({{"drafter", {{"name", "repeats"}}}, {"sampling", {{"temperature", 1}}}});
+  const json cold = measured(both[0]), warm = measured(both[1]);
+  for (const char* count : {"tokens", "rounds", "drafted", "tested", "accepted"})
+    EXPECT_EQ(cold["repeats"][0]["speculative"][count], warm["repeats"][0]["speculative"][count]) << count;
+}
+
+TEST_F(RunsThatLearn, MeetOtherDrawsBefore) {
+  json changes = {{"sampling", {{"temperature", 1}, {"samples", 2}}}, {"workload", {{"repeats", 3}, {"limit", 2}}}};
+  const std::vector<Job> jobs = jobs_of(runs(changes)[1].document, bench, ""), before = jobs_before(jobs);
+  ASSERT_EQ(jobs.size(), before.size());
+  std::set<std::uint64_t> streams;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    streams.insert({jobs[i].request.stream, before[i].request.stream});
+    EXPECT_EQ(before[i].request.prompt, jobs[i].request.prompt);
+    EXPECT_EQ(before[i].request.limits.max_new_tokens, jobs[i].request.limits.max_new_tokens);
+  }
+  EXPECT_EQ(streams.size(), 2 * jobs.size());
+}
+
+TEST_F(RunsThatLearn, GoOnWhereASweepWasStopped) {
+  const TemporaryFolder folder;
+  const auto both = runs({{"workload", {{"max_new_tokens", 4}}}});
+  const SweepOptions options{folder.path() / "r.jsonl", "", "test", true, true};
+  ResultsFile file(options.results);
+  Unfinished unfinished(options.results);
+  json first = measure_alternation(both[1], 0, prepare(both[1], bench, ""), bench, "", [](double) {}, nullptr);
+  first["together"] = 2;
+  unfinished.add(first);
+  Rounds rounds(both, bench, options, file, unfinished);
+  rounds.measure([](const foretoken::Run&) {},
+                 [](const foretoken::Run&, const std::string& error) { ADD_FAILURE() << error; });
+  const std::vector<json> lines = load_results(options.results);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1]["key"], both[1].key);
+  EXPECT_EQ(lines[1]["repeats"][0]["speculative"], first["speculative"]["measure"]) << "as it was measured then";
+  EXPECT_TRUE(lines[1]["repeats"][1]["speculative"].contains("served_before"));
+  for (const json& repeat : lines[0]["repeats"]) EXPECT_FALSE(repeat["speculative"].contains("served_before"));
+}
+
+// Two cold ones take as long as four sides, one warm one as three.
+TEST_F(RunsThatLearn, CountTheRequestsBeforeAsWork) {
+  for (int length = 1; length <= 8; ++length) {
+    const auto both = runs({{"policy", {{"length", length}}}}),
+               other = runs({{"policy", {{"length", length}}}, {"sampling", {{"seed", 2}}}});
+    const auto alone = runs_of({1, 2}, {both[0], other[0], both[1]}, false);
+    ASSERT_EQ(alone.size(), 1u) << length;
+    EXPECT_EQ(alone[0].key, both[1].key) << length;
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -68,7 +68,7 @@ def inflated(program):
     for length in figures.all(2):
         of = [figures.runs["draft_model", 0, length, batch] for batch in batches]
         rows.append((str(length), f"{of[0]['tau']['value']:.2f}", *map(speedup, of)))
-    head = ("draft length", "tau", *(f"batch {batch}" for batch in batches))
+    head = ("draft length", "tau, batch 1", *(f"batch {batch}" for batch in batches))
     return result_tables.source(name) + table(head, "|--:|--:|" + "---|" * len(batches), rows)
 
 

@@ -114,36 +114,8 @@ def lengths(program, name):
     batches, figures = across(found, 2)
     rows = [(*map(str, key), number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of))
             for key, of in figures.items()]
-    head = ("T", "draft length", "alpha", "tau", *(f"batch {batch}" for batch in batches))
+    head = ("T", "draft length", "alpha, batch 1", "tau, batch 1", *(f"batch {batch}" for batch in batches))
     return source(name) + table(head, "|--:|--:|--:|--:|" + "---|" * len(batches), rows)
-
-
-def fastest(found):
-    """By temperature and batch: what is fastest, and its figures."""
-    best = {}
-    for (temperature, batch, *what), figures in found.items():
-        known = best.get((temperature, batch))
-        if known is None or known[1]["speedup"]["value"] < figures["speedup"]["value"]:
-            best[temperature, batch] = what, figures
-    return best
-
-
-def best_trees(program, chains, *trees):
-    """The fastest tree beside the fastest chain of the same draft model, by temperature and batch."""
-    place = ("sampling/temperature", "engine/batch")
-    chain = fastest(by(cells(program, chains), *place, "policy/length"))
-    tree = fastest({key: figures for name in trees for key, figures in by(
-        cells(program, name), *place, "verifier/name", "drafter/draws", "policy/nodes").items()})
-    rows = []
-    for (temperature, batch), ((length,), of_chain) in sorted(chain.items()):
-        (verifier, draws, nodes), of_tree = tree[temperature, batch]
-        ratio = of_tree["speedup"]["value"] / of_chain["speedup"]["value"]
-        rows.append((str(temperature), str(batch), str(length), number(of_chain, "tau"), speedup(of_chain),
-                     f"`{verifier}`, {draws.replace('_', ' ')}, {nodes} nodes", number(of_tree, "tau"),
-                     speedup(of_tree), f"{ratio:.2f}"))
-    head = ("T", "batch", "best length", "tau", "speedup of the chain", "best tree", "tau", "speedup of the tree",
-            "tree / chain")
-    return source(chains) + table(head, "|--:|--:|--:|--:|---|---|--:|---|--:|", rows)
 
 
 TABLES = {

@@ -32,7 +32,7 @@ class Enumerator : public Chance {
   // One outcome of a draw that falls in several ways.
   struct Choice {
     int at = 0, ways = 1;
-    double mark = 0;  // of the draw and of the probability of all before: another draw has another
+    double mark = 0;  // of the ways' shares and the probability of all before; a draw that splits otherwise has another
   };
   using Script = std::vector<Choice>;
 

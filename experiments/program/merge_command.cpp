@@ -39,10 +39,9 @@ void expect_new_plain_file(const Given& g) {
       throw Error(file + " is read, so --out " + g.out + " would overwrite it; name another file with --out");
 }
 
-std::vector<Run> runs_of_sweep(const Given& g) {
+std::vector<Run> runs_of_sweep(const Given& g, Workbench& bench) {
   const fs::path file = g.sweep;
   const auto document = read_document(file);
-  Workbench bench(g.plugins);
   bench.load_plugins(document, file.parent_path());
   return expand(document, g.set, bench.registries(), file.string());
 }
@@ -82,8 +81,10 @@ int count_missing(const MergedResults& merged, const std::vector<Run>& runs, con
 
 int merge(const Given& g) {
   expect_new_plain_file(g);
-  const std::vector<Run> runs = g.sweep.empty() ? std::vector<Run>{} : runs_of_sweep(g);
-  MergedResults merged;
+  Workbench bench(g.plugins);
+  const std::vector<Run> runs = g.sweep.empty() ? std::vector<Run>{} : runs_of_sweep(g, bench);
+  MergedResults merged(
+      [&](const json& run) { return identity_of(run, bench.registries()); });  // as the sweep knows them
   std::optional<JsonLinesFile> older;  // locked: no run may append to what is replaced
   if (has_file(g.out)) older.emplace(g.out, lines_of_out());
   if (older)

@@ -98,13 +98,15 @@ class Alternation {
     const Measured served = measure(engine, jobs_before(jobs_), run_["engine"]["batch"].get<int>(),
                                     [&](double part) { tell(turn, part / 2); });
     engine.forget_prefixes();
-    unmeasured_seconds_ += seconds_since(begin);
+    expect_some(served.measure, Side::speculative);
+    before_seconds_ = seconds_since(begin);
     const auto failed = std::ranges::count_if(served.failures, [](const std::string& why) { return !why.empty(); });
     return {{"seconds", served.measure["seconds"]}, {"tokens", served.measure["tokens"]}, {"failed", failed}};
   }
 
   json one(Side side, int turn) {
     auto begin = Clock::now();
+    before_seconds_ = 0;
     Taken taken = measure_kept(
         [&] {
           const auto engine = bench_.engine(run_, side, beside_);
@@ -116,6 +118,7 @@ class Alternation {
           return found;
         },
         run_["measure"]["warmup"], [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
+    unmeasured_seconds_ += before_seconds_;  // of what is kept; what was thrown away is counted whole
     if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
     json outputs = outputs_of(taken.measured);
     return {{"measure", std::move(taken.measured.measure)},
@@ -139,6 +142,7 @@ class Alternation {
   const std::function<void(double)>& progress_;
   Baselines* shared_;
   const std::vector<Job>& jobs_;
+  double before_seconds_ = 0;      // that the last measurement of a side served before it began
   double unmeasured_seconds_ = 0;  // of what was thrown away, and served before warm measurements
 };
 
@@ -161,7 +165,7 @@ void note_failures(const json& measure, const char* side, int repeat, json& line
 }  // namespace
 
 std::string baseline_of(json run) {
-  run.erase("drafter"), run.erase("policy");
+  run.erase("drafter"), run.erase("policy"), run.erase("trace");
   if (run.contains("workload")) run["workload"].erase("start");
   return run.dump();
 }

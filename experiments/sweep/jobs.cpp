@@ -11,6 +11,8 @@ using nlohmann::json;
 
 namespace {
 
+constexpr std::uint64_t kMostTurns = 2048;  // of a conversation; parts of streams beyond are of requests before it
+
 // The prompts of a workload that is to have at least `wanted` requests.
 std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::filesystem::path& beside) {
   const std::size_t limit = w["limit"], repeats = w["repeats"], least = (wanted + repeats - 1) / repeats;
@@ -39,6 +41,9 @@ class Serving {
     const std::uint64_t samples = run_["sampling"]["samples"];
     const std::size_t most = run_["workload"]["turns"], all = 1 + p.later.size();
     const std::size_t turns = most == 0 ? all : std::min(most, all);
+    if (turns > kMostTurns)
+      throw Error("prompt " + std::to_string(p.number) + " has " + std::to_string(turns) + " turns, and at most " +
+                  std::to_string(kMostTurns) + " have draws of their own; lower '/workload/turns'");
     const std::uint64_t sample = repeat * samples + k;
     Request request = request_of(run_, target_->info(), tokenizer_, chat_, p, sample);
     for (std::size_t turn = 0; turn < turns; ++turn) {
@@ -85,8 +90,7 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
 }
 
 std::vector<Job> jobs_before(std::vector<Job> jobs) {
-  constexpr std::uint64_t kPart = 2048;  // beyond the turns of any conversation
-  for (Job& job : jobs) job.request.stream |= stream_of(0, 0, kPart);
+  for (Job& job : jobs) job.request.stream |= stream_of(0, 0, kMostTurns);
   return jobs;
 }
 

@@ -19,12 +19,17 @@ std::string nothing_learns(const json& run) {
 }  // namespace
 
 std::optional<bool> learns(const json& run, const Registries& registries) {
+  std::optional<bool> drafter, policy;  // none: it cannot be made without its models
   try {
-    return conformance::needs_of(registries, run.at("drafter")).learns ||
-           conformance::policy_learns(registries, run.at("policy"));
-  } catch (const Error&) {  // one of them cannot be made without its models
-    return std::nullopt;
+    drafter = conformance::needs_of(registries, run.at("drafter")).learns;
+  } catch (const Error&) {
   }
+  try {
+    policy = conformance::policy_learns(registries, run.at("policy"));
+  } catch (const Error&) {
+  }
+  if (drafter == true || policy == true) return true;
+  return drafter && policy ? std::optional(false) : std::nullopt;
 }
 
 std::string start_of(const json& run) { return run.at("workload").value("start", ""); }

@@ -26,14 +26,21 @@ std::string target_of_group(const json& run) {
 
 // Whether it has all that is asked of it here; a file that somebody wrote may lack anything.
 bool whole(const json& alternation) {
-  const auto has = [&](const char* field, const auto& fits) {
-    const auto found = alternation.find(field);
-    return found != alternation.end() && fits(*found);
+  const auto has = [](const json& in, const char* field, const auto& fits) {
+    const auto found = in.find(field);
+    return found != in.end() && fits(*found);
   };
   const auto object = [](const json& v) { return v.is_object(); };
   const auto number = [](const json& v) { return v.is_number(); };
-  return has("of", object) && has("baseline", object) && has("speculative", object) &&
-         has("measured_seconds", number) && has("seconds", number) && has("together", number);
+  const auto array = [](const json& v) { return v.is_array(); };
+  const auto text = [](const json& v) { return v.is_string(); };
+  const auto side = [&](const json& v) {
+    return v.is_object() && has(v, "measure", object) && has(v, "outputs", array) && has(v, "thrown_away", array);
+  };
+  return has(alternation, "of", object) && has(alternation, "baseline", side) &&
+         has(alternation, "speculative", side) && has(alternation, "began", text) && has(alternation, "first", text) &&
+         has(alternation, "measured_seconds", number) && has(alternation, "seconds", number) &&
+         has(alternation, "together", number);
 }
 
 // What a component of a run loads, by its options.

@@ -50,8 +50,8 @@ int judged_rows(const EngineOptions& o, int vocab) {
 // would stay empty. 512: whole tiles of the matrix kernels.
 Scheduler::Rows step_rows(const EngineOptions& o, const Budget& most, int judged) {
   constexpr int kPromptRows = 512;
-  if (o.step_rows > 0) return {o.step_rows, judged};
-  return {kPromptRows + std::min(o.batch * most.nodes, judged), judged, kPromptRows};
+  if (o.step_rows > 0) return {.all = o.step_rows, .judged = judged};
+  return {.all = kPromptRows + std::min(o.batch * most.nodes, judged), .judged = judged, .prompts = kPromptRows};
 }
 
 // To be called in the handler of what `who` threw for a sequence. The first reason stays.

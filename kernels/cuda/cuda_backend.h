@@ -11,8 +11,8 @@ struct CudaOptions {
   int device = 0;          // number of the GPU
   bool invariant = false;  // every row's result is the same bits whatever else is in the batch; otherwise a product may
                            // choose its route by the number of rows
-  int most_replays = 0;  // recorded bodies that are kept, the least recently used are dropped; 0: one for each 32 MiB
-                         // of the GPU's memory and at least 256 (one of 230 kernels takes 0.6 MiB)
+  int most_replays = 0;    // recorded bodies that are kept, the least recently used are dropped; 0: one for each 32 MiB
+                           // of the GPU's memory and at least 256 (one of 230 kernels takes 0.6 MiB)
   bool compare_replays = false;  // compares each replay's result with a second run of its body, and throws Error where
                                  // they differ. Always on in builds without NDEBUG
   // Bytes of shared memory of a block, at most, to emulate a smaller GPU; 0: the GPU's limit.

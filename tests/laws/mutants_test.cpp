@@ -190,7 +190,11 @@ TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   EXPECT_TRUE(exact(s, c).holds);
   c.disguise = aliased;
   const Finding planted = exact(s, c);
-  EXPECT_TRUE(refuted(planted)) << planted.what;
+  EXPECT_FALSE(planted.holds);
+  // A row that another sequence wrote over is read in place of its own. Where that changes from one run of equal
+  // outcomes to the next, the proof ends there, before it has a distribution to compare.
+  EXPECT_TRUE(refuted(planted) || planted.what.find("met other draws when it ran again") != std::string::npos)
+      << planted.what;
   ReferenceBackend b;
   Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
   const auto requests = random_requests(4, 3, 6, 16, 8);

@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -24,13 +25,19 @@ def speedup(figures, unclear=""):
     return text + (unclear if s["low"] <= 1 else "")
 
 
+def asked(program, command, *arguments):
+    """What the program says of results, as JSON."""
+    said = subprocess.run([*program, command, *arguments, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          text=True)
+    if said.returncode != 0:
+        sys.exit(f"readme_tables.py: {' '.join(program)} {command} fails for {', '.join(map(str, arguments))}; see "
+                 "what it says above.")
+    return json.loads(said.stdout)
+
+
 def cells(program, name):
     """(run, figures) of every run of a committed sweep."""
-    shown = subprocess.run([*program, "show", RESULTS / name, "--json"], stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, text=True)
-    if shown.returncode != 0:
-        sys.exit(f"readme_tables.py: {' '.join(program)} cannot show {name}; see what it says above.")
-    return [(cell["run"], cell["figures"]) for cell in json.loads(shown.stdout)["cells"]]
+    return [(cell["run"], cell["figures"]) for cell in asked(program, "show", RESULTS / name)["cells"]]
 
 
 def source(name):
@@ -108,12 +115,55 @@ def trees_by_nodes(program, *names):
     return text + table(head, "|---|--:|---|---|" + "--:|" * len(nodes) + "---|---|", rows)
 
 
+def picked(program, names, verifier=None):
+    """By temperature and batch: the run that was fastest with this verifier, and its speedup as `show` has it of a best."""
+    found = {}
+    for name in names:
+        shown = asked(program, "show", RESULTS / name)
+        runs = {cell["key"]: cell["run"] for cell in shown["cells"]}
+        for best in shown["best"]:
+            run = runs[best["key"]]
+            if verifier in (None, run["verifier"]["name"]):
+                found[run["sampling"]["temperature"], run["engine"]["batch"]] = (name, best, run)
+    return found
+
+
+def compared(program, one, other):
+    """The ratio of the speedups of runs of two sweeps, pair by pair, by temperature and batch."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for side, picks in enumerate((one, other)):
+            keys = {best["key"] for _, best, _ in picks.values()}
+            files.append(Path(folder) / f"{side}.jsonl")
+            with files[-1].open("w") as out:
+                for name in dict.fromkeys(name for name, _, _ in picks.values()):
+                    with gzip.open(RESULTS / name, "rt") as lines:
+                        out.writelines(line for line in lines if json.loads(line)["key"] in keys)
+        ignored = ("--ignore", "/drafter", "--ignore", "/policy", "--ignore", "/verifier")
+        return asked(program, "compare", *files, *ignored)
+
+
+def trees_over_chains(program, chains, *trees, verifier):
+    """The fastest tree over the fastest chain, by temperature and batch."""
+    one, other = picked(program, [chains], "speculative_sampling"), picked(program, trees, verifier)
+    rows = []
+    for pair in compared(program, one, other)["matched"]:
+        key = pair["run"]["sampling"]["temperature"], pair["run"]["engine"]["batch"]
+        chain, tree = one[key], other[key]
+        rows.append((*map(str, key), str(chain[2]["policy"]["length"]), speedup(chain[1]),
+                     str(tree[2]["policy"]["nodes"]), speedup(tree[1]), speedup({"speedup": pair["speedup"]["ratio"]})))
+    rows.sort(key=lambda row: (float(row[0]), int(row[1])))
+    head = ("T", "batch", "best length of a chain", "its speedup", "best nodes of a tree", "its speedup",
+            "tree over chain")
+    return "".join(map(source, (chains, *trees))) + table(head, "|--:|--:|--:|---|--:|---|---|", rows)
+
+
 def lengths(program, name):
-    """Speedup of a chain of a draft model by its length, one column for each batch."""
+    """Speedup of a chain by its length, one column for each batch."""
     found = by(cells(program, name), "sampling/temperature", "policy/length", "engine/batch")
     batches, figures = across(found, 2)
-    rows = [(*map(str, key), number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of))
-            for key, of in figures.items()]
+    rows = [(*map(str, key), *(number(of[0], name) if of[0] else "-" for name in ("alpha", "tau")),
+             *(speedup(f) if f else "-" for f in of)) for key, of in figures.items()]
     head = ("T", "draft length", "alpha, batch 1", "tau, batch 1", *(f"batch {batch}" for batch in batches))
     return source(name) + table(head, "|--:|--:|--:|--:|" + "---|" * len(batches), rows)
 
@@ -123,5 +173,11 @@ TABLES = {
     "formats_inflated": lambda program: formats(program, "h100/formats_inflated.jsonl.gz"),
     "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated.jsonl.gz"),
     "formats": lambda program: formats(program, "cpu/formats.jsonl.gz"),
+    "trees_inflated": lambda program: trees_by_batch(program, "h100/trees_inflated.jsonl.gz",
+                                                     "h100/trees_without_repeats_inflated.jsonl.gz"),
+    "trees_over_chains": lambda program: trees_over_chains(
+        program, "h100/chains_inflated.jsonl.gz", "h100/trees_greedy_inflated.jsonl.gz",
+        "h100/trees_without_repeats_inflated.jsonl.gz", verifier="traversal_verification"),
+    "ngram_inflated": lambda program: lengths(program, "h100/ngram_inflated.jsonl.gz"),
     "trees": lambda program: trees_by_nodes(program, "cpu/trees.jsonl.gz", "cpu/trees_without_repeats.jsonl.gz"),
 }

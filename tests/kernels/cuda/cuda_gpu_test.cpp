@@ -15,6 +15,14 @@ TEST_P(Cuda, kernels_of_the_gpus_own_instructions_are_built) {
 
 TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
   EXPECT_NE(cuda->description().find("multiprocessors"), std::string::npos);
+  {  // what the first copies of a process make once, as the code of their kernels, is not counted
+    Tensor few = Tensor::host({64}, DType::u8), many = Tensor::host({30'000'000}, DType::u8);
+    for (Tensor* h : {&few, &many}) {
+      const Tensor t = cuda->allocate(h->shape(), DType::u8);
+      cuda->copy(*h, t);
+      cuda->copy(t, *h);
+    }
+  }
   const std::int64_t free = cuda->free_memory();
   EXPECT_GT(free, 0);
   std::mt19937 engine(3);
@@ -33,7 +41,7 @@ TEST_P(Cuda, memory_is_handed_out_again_and_blocks_never_overlap) {
     for (const std::uint8_t v : h.values<std::uint8_t>()) ASSERT_EQ(v, value);
   }
   held.clear();
-  EXPECT_GE(cuda->free_memory(), free - (1 << 20));
+  EXPECT_GE(cuda->free_memory(), free - (1 << 20)) << "before: " << free;
   EXPECT_THROW((void)cuda->allocate({1 << 20, 1 << 20}, DType::u64), Error);
   Tensor kept;
   {

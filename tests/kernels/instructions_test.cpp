@@ -3,7 +3,14 @@
 #include <fstream>
 #include <iterator>
 
-#if defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__)
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -51,6 +58,32 @@ TEST(Instructions, are_those_of_the_processor_best_first) {
 TEST(Instructions, unknown_ones_are_refused_by_name) {
   EXPECT_TRUE(test::says(test::sentence_of([] { make_cpu_backend(1, "mmx"); }), "mmx", "scalar"));
 }
+
+#if defined(__x86_64__) && defined(__linux__)
+// From now on the system refuses what this process asks for by arch_prctl, as one does that keeps no room for tiles.
+bool refuse_tiles() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{std::size(program), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// 0: what is left has no tiles, and computes.
+[[noreturn]] void without_tiles() {
+  if (!refuse_tiles() || tiles_are_granted()) std::_Exit(2);
+  const std::vector<std::string> found = cpu_instructions();
+  const bool tiles = std::ranges::find(found, "amx") != found.end();
+  std::_Exit(tiles || make_cpu_backend(1)->description().find("amx") != std::string::npos ? 1 : 0);
+}
+
+TEST(Instructions, tiles_that_the_system_refuses_are_not_used) {
+  const std::vector<std::string> all = cpu_instructions();
+  EXPECT_EXIT(without_tiles(), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(cpu_instructions(), all);  // another process was refused
+}
+#endif
 
 }  // namespace
 }  // namespace foretoken::testing

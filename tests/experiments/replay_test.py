@@ -173,6 +173,8 @@ class Replay(MadeTraces):
         [order] = found["orders"]
         self.assertEqual([order[k] for k in ("first", "second", "rounds", "more", "less")], ["a", "b", 2, 1, 1])
         self.assertAlmostEqual(order["gain"]["value"], 0.1)
+        shown = self.start("replay", trace, "--orders")[1]
+        self.assertRegex(shown, r"Expected accepted tokens of a round, given its tree\n.*\n.*\na +0\.9500 .*\nb +0\.8500 .*\n\n")
         both = self.replay(trace, "--orders", "--lengths", "2")
         self.assertEqual((len(both["replayed"]), both["orders"]), (1, found["orders"]))
         self.assertEqual(self.replay(trace)["orders"], [])

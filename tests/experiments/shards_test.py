@@ -81,7 +81,8 @@ class Shards(InFolder):
         self.run_it("run", self.sweep, "--quiet", "--shard", "2/4")
         self.assertTrue((self.here / self.part(2)).read_bytes().startswith(kept[: kept.rfind(b"\n") + 1]))
         before = [(self.here / part).read_bytes() for part in parts]
-        self.run_it("merge", *parts, "--out", "merged.jsonl", "--sweep", self.sweep)
+        _, err = self.run_it("merge", *parts, "--out", "merged.jsonl", "--sweep", self.sweep)
+        self.assertNotIn("missing", err)
         merged = self.keys("merged.jsonl")
         self.assertEqual(before, [(self.here / part).read_bytes() for part in parts])
         self.run_it("run", self.sweep, "--quiet", "--results", "slow.jsonl")

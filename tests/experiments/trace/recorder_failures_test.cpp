@@ -51,6 +51,18 @@ class Failing final : public Verifier {
   int rounds_;
 };
 
+// Accepts so many nodes of every tree, though none has as many.
+class Lying final : public Verifier {
+ public:
+  explicit Lying(int length) : length_(length) {}
+  void verify(Backend&, const Trials& trials, Tensor verdicts) override {
+    for (int i = 0; i < trials.count(); ++i) (new (verdicts.row<std::uint8_t>(i)) Verdict())->length = length_;
+  }
+
+ private:
+  int length_;
+};
+
 class RecordedByHand : public testing::Test, public TracedRuns {
  protected:
   // Records the run with other registries than the bench's; `watch` gets every step, as reported and as recorded.
@@ -140,6 +152,21 @@ TEST_F(RecordedByHand, AFailedRequestIsLeftOut) {
     if (real.failures[i].empty()) texts.push_back(real.texts[i]);
   }
   EXPECT_EQ(outputs, texts);
+}
+
+// Its path is not read, and its request is left out as any that fails.
+TEST_F(RecordedByHand, AVerdictThatTheEngineRefusesIsNotRead) {
+  for (const int length : {-1, kMaxPath, kMaxPath + 1}) {
+    Registries registries = bench.registries();
+    Entry<Verifier> entry = registries.verifiers.find({{"name", "speculative_sampling"}});
+    entry.make = [length](const json&, Host&) { return std::make_unique<Lying>(length); };
+    registries.verifiers.replace("speculative_sampling", entry);
+    std::size_t rounds = 0;
+    record({{"verifier", {{"name", "speculative_sampling"}}}, {"workload", {{"limit", 2}, {"max_new_tokens", 4}}}}, {},
+           registries, [&](const StepReport&, const TracedStep& s) { rounds += s.rounds.size(); });
+    EXPECT_GE(failed.size(), 2u) << length;
+    EXPECT_EQ(rounds, 0u) << length;
+  }
 }
 
 // Steps in which no tree was verified are no steps of a round.

@@ -102,5 +102,13 @@ TEST(TallyTest, a_sequence_counts_the_kept_tokens_of_an_accepted_path) {
   EXPECT_EQ(shown(s.tally), "7:2+0 8:1+0 ");
 }
 
+// One over it is the greatest number of fp32 but a little, then more than that.
+TEST(SamplingTest, a_temperature_is_one_whose_inverse_is_a_number) {
+  EXPECT_TRUE(is_temperature(3e-39));
+  EXPECT_FALSE(is_temperature(2.9e-39));
+  EXPECT_TRUE(is_temperature(3.4e38));
+  EXPECT_FALSE(is_temperature(3.5e38));
+}
+
 }  // namespace
 }  // namespace foretoken::testing

@@ -1,5 +1,6 @@
 // The engine with faulty components: invalid verdicts, a wrong number of budgets, a forward that fails; and that rows
 // of guesses starve no sequence.
+#include "kernels/reference/reference_backend.h"
 #include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::testing {
@@ -30,6 +31,19 @@ TEST_F(EngineGuard, invalid_engine_options_are_refused) {
   }
   options.memory_mib = 8'000'000;  // more than any machine has; some operating systems grant it
   EXPECT_TRUE(says(sentence([&] { engine(); }), "\"memory_mib\" is 8000000, but only", "MiB of memory are free"));
+}
+
+// A host with so much memory.
+struct SmallHost : ReferenceBackend {
+  std::int64_t free_memory() const override { return std::int64_t(3) << 20; }
+};
+
+TEST_F(EngineGuard, caches_may_have_all_memory_that_is_free_and_no_more) {
+  backend = std::make_unique<SmallHost>();
+  options.pages = 0, options.memory_mib = 3;
+  EXPECT_EQ(sentence([&] { engine(); }), "(no error)");
+  options.memory_mib = 4;
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "\"memory_mib\" is 4, but only 3 MiB of memory are free"));
 }
 
 // Gives the verdict of the test for every trial.

@@ -109,7 +109,7 @@ std::string starts_note(const std::vector<Summary>& cells) {
   if (starts.contains("warm"))
     found +=
         " Warm: what learns had served the same requests once, with other draws, which is about the most that it can "
-        "know of them.";
+        "know of them: at temperature 0 it had seen the very outputs.";
   return found;
 }
 

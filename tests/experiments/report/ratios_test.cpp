@@ -25,6 +25,22 @@ TEST(Statistics, ARatioIsThatOfTheSamePrompts) {
   EXPECT_GT(interval_of(resampled_ratio(a, crossed)).width(), 0.5);
 }
 
+// Of one prompt there is nothing that its own effects could cancel: it says as much of the machine as several that
+// agree.
+TEST(Statistics, OnePromptSaysWhatEqualPromptsSayOfTheMachine) {
+  const auto side = [](int prompts, std::vector<double> seconds) {
+    Measurements m(prompts, 3);
+    for (int p = 0; p < prompts; ++p)
+      for (int r = 0; r < 3; ++r) m.at(p, r) = {10, seconds[std::size_t(r)], 10, 2};
+    return m;
+  };
+  const auto machine = [&](int prompts) {
+    return resampled_ratio(side(prompts, {0.9, 1, 1.1}), side(prompts, {1.05, 1, 0.9})).machine;
+  };
+  EXPECT_GT(machine(1), 0.05);
+  EXPECT_NEAR(machine(1), machine(2), 1e-9);
+}
+
 TEST(Statistics, ARatioOfOtherPromptsHasNoBounds) {
   Measurements a(3, 2), b(2, 2), none(0, 0);
   for (Measurements* side : {&a, &b})

@@ -125,18 +125,6 @@ TEST(Statistics, AlternationsThatDisagreeWidenTheInterval) {
   EXPECT_GT(paired_interval(noisy).width(), 0.2);
 }
 
-// Of one prompt there is nothing that its own effects could cancel: it says as much of the machine as several that
-// agree.
-TEST(Statistics, OnePromptSaysWhatEqualPromptsSayOfTheMachine) {
-  Measurements one(1, 3), two(2, 3);
-  const double machine[3] = {0.9, 1.0, 1.1};
-  for (int r = 0; r < 3; ++r) one.at(0, r) = two.at(0, r) = two.at(1, r) = {10, machine[r], 10, 2};
-  const Interval alone = paired_interval(one), both = paired_interval(two);
-  EXPECT_GT(alone.width(), 0.2);
-  EXPECT_NEAR(alone.low, both.low, 1e-9);
-  EXPECT_NEAR(alone.high, both.high, 1e-9);
-}
-
 // Two independent sources of equal size widen by sqrt 2; were the draws of the two levels the same, by 2.
 TEST(Statistics, LevelsAreResampledApart) {
   Measurements one(8, 8), both(8, 8);

@@ -51,7 +51,7 @@ Weight Int8::unpack(const Parts& parts) const {
   Weight w = unpacking::of_signed(parts, formats::int8(), parts.of("weight", DType::i8, {parts.out, parts.in}));
   const Tensor greatest = parts.numbers("SCB", {parts.out});
   w.scales = Tensor::host({w.out, 1}, DType::f32), w.group = int(w.in);
-  for (std::int64_t o = 0; o < w.out; ++o) w.scales.data<float>()[o] = greatest.data<float>()[o] / 127.0f;
+  std::ranges::transform(greatest.values<float>(), w.scales.data<float>(), [](float x) { return x / 127.0f; });
   parts.expect_finite("SCB", w.scales.values<float>(), unpacking::greatest(*w.format, false));
   return with_rounded_inputs(std::move(w), parts, activations());
 }

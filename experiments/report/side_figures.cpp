@@ -82,7 +82,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
         continue;
       }
       ttft.push_back(1000 * request.at("ttft").get<double>());
-      side.steady_seconds += request.value("steady_seconds", 0.0);
+      side.steady_seconds += request.value("steady_seconds", kUnknown);  // unknown: the line is older
       side.log_probability += request.value("log_probability", kUnknown);
       decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
       decode_seconds += request.at("decode_seconds").get<double>();

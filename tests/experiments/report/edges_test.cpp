@@ -1,5 +1,7 @@
 // Figures at their edges: the largest tree that counts may describe, a failed run, one model in two forms, shares of
-// prompts, and which rows a table of categories has.
+// prompts, short steady windows, and which rows a table of categories has.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "experiments/report/axes.h"
@@ -94,6 +96,20 @@ TEST(FailedRun, HasNoFigures) {
       EXPECT_EQ(figure, 0);
   EXPECT_TRUE(s.histogram.empty() && s.positions.empty() && s.categories.empty() && s.by_prompt.empty());
   EXPECT_TRUE(s.samples.prompts.empty());
+}
+
+// A steady window that never began is shorter than any; of a line without the figure nothing is said.
+TEST(SteadyShare, IsMarkedWhereItIsShort) {
+  json line = test::worked_line();
+  const auto marked = [&] { return show({line}, {"markdown", {"main"}, 118}).find(", short") != std::string::npos; };
+  EXPECT_FALSE(marked());
+  EXPECT_TRUE(std::isnan(summarize(line).steady_share));
+  for (const double share : {0.0, 0.7, 0.8}) {
+    for (json& repeat : line["repeats"])
+      for (json& request : repeat["speculative"]["requests"])
+        request["steady_seconds"] = share * request["share_seconds"].get<double>();
+    EXPECT_EQ(marked(), share < 0.75) << share;
+  }
 }
 
 // Prompt by prompt: (tokens, rounds) and (accepted, tested), summed over both alternations.

@@ -69,7 +69,7 @@ def inflated(program):
         of = [figures.runs["draft_model", 0, length, batch] for batch in batches]
         rows.append((str(length), f"{of[0]['tau']['value']:.2f}", *map(speedup, of)))
     head = ("draft length", "tau, batch 1", *(f"batch {batch}" for batch in batches))
-    return result_tables.source(name) + table(head, "|--:|--:|" + "---|" * len(batches), rows)
+    return result_tables.source(program, name) + table(head, "|--:|--:|" + "---|" * len(batches), rows)
 
 
 def quickstart(program):

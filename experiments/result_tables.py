@@ -1,5 +1,6 @@
 """The tables of experiments/results/tables.md: whole sweeps, from their committed results. Used by readme_tables.py."""
 
+import functools
 import gzip
 import json
 import subprocess
@@ -35,13 +36,33 @@ def asked(program, command, *arguments):
     return json.loads(said.stdout)
 
 
+@functools.cache
+def shown_once(program, name):
+    return asked(program, "show", RESULTS / name)
+
+
+def shown(program, name):
+    """What `show` says of a committed sweep."""
+    return shown_once(tuple(program), name)
+
+
 def cells(program, name):
     """(run, figures) of every run of a committed sweep."""
-    return [(cell["run"], cell["figures"]) for cell in asked(program, "show", RESULTS / name)["cells"]]
+    return [(cell["run"], cell["figures"]) for cell in shown(program, name)["cells"]]
 
 
-def source(name):
-    """What a sweep was measured with, as a sentence: the machine, the commit, how much."""
+def hardly_steady(found):
+    """How many runs `show` marks as short, by batch, as a sentence; empty where there is none."""
+    shares = {}
+    for run, figures in found:
+        if figures["steady_share"] is not None and figures["steady_share"] < 0.75:
+            shares.setdefault(run["engine"]["batch"], []).append(figures["steady_share"])
+    of = [f"{len(some)} runs of batch {batch} (least: {min(some):.2f})" for batch, some in sorted(shares.items())]
+    return f" All places taken for less than 0.75 of the time: {', '.join(of)}." if of else ""
+
+
+def source(program, name):
+    """What a sweep was measured with, as sentences: the machine, the commit, how much, how much of it steady."""
     with gzip.open(RESULTS / name, "rt") as file:
         lines = [json.loads(line) for line in file]
     last = {line["key"]: line for line in lines if "repeats" in line}.values()
@@ -51,7 +72,7 @@ def source(name):
     dates = sorted({line["date"][:10] for line in last})
     repeats = sorted({len(line["repeats"]) for line in last})
     said = (f"`{name}`: {len(last)} runs of {' or '.join(map(str, repeats))} alternations. {'; '.join(machines)}. Commit "
-            f"{', '.join(commits)}, {', '.join(dates)}.")
+            f"{', '.join(commits)}, {', '.join(dates)}.{hardly_steady(cells(program, name))}")
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 
@@ -79,8 +100,9 @@ def formats(program, name):
     found = by(cells(program, name), "target/dtype", "drafter/dtype", "target/kv_dtype", "engine/batch")
     batches, figures = across(found, 3)
     rows = [(*key, number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of)) for key, of in figures.items()]
-    head = ("target", "draft", "caches", "alpha", "tau", *(f"batch {batch}" for batch in batches))
-    return source(name) + table(head, "|---|---|---|--:|--:|" + "---|" * len(batches), rows)
+    first = f"batch {batches[0]}"
+    head = ("target", "draft", "caches", f"alpha, {first}", f"tau, {first}", *(f"batch {batch}" for batch in batches))
+    return source(program, name) + table(head, "|---|---|---|--:|--:|" + "---|" * len(batches), rows)
 
 
 def trees_by_batch(program, *names):
@@ -90,11 +112,11 @@ def trees_by_batch(program, *names):
         found = by(cells(program, name), "verifier/name", "drafter/draws", "sampling/temperature", "policy/nodes",
                    "engine/batch")
         batches, figures = across(found, 4)
-        text += source(name)
+        text += source(program, name)
         for key, of in figures.items():
             rows.append((f"`{key[0]}`", key[1].replace("_", " "), str(key[2]), str(key[3]),
                          number(next(f for f in of if f), "tau"), *(speedup(f) if f else "-" for f in of)))
-    head = ("verifier", "siblings", "T", "nodes", "tau", *(f"batch {batch}" for batch in batches))
+    head = ("verifier", "siblings", "T", "nodes", f"tau, batch {batches[0]}", *(f"batch {batch}" for batch in batches))
     return text + table(head, "|---|---|--:|--:|--:|" + "---|" * len(batches), rows)
 
 
@@ -105,7 +127,7 @@ def trees_by_nodes(program, *names):
         found = by(cells(program, name), "verifier/name", "drafter/draws", "drafter/shape", "sampling/temperature",
                    "policy/nodes")
         nodes, figures = across(found, 4)
-        text += source(name)
+        text += source(program, name)
         for key, of in figures.items():
             rows.append((key[2], str(key[3]), f"`{key[0]}`", key[1].replace("_", " "),
                          *(number(f, "tau") if f else "-" for f in of), speedup(of[0]), speedup(of[-1])))
@@ -119,9 +141,9 @@ def picked(program, names, verifier=None):
     """By temperature and batch: the run that was fastest with this verifier, and its speedup as `show` has it of a best."""
     found = {}
     for name in names:
-        shown = asked(program, "show", RESULTS / name)
-        runs = {cell["key"]: cell["run"] for cell in shown["cells"]}
-        for best in shown["best"]:
+        figures = shown(program, name)
+        runs = {cell["key"]: cell["run"] for cell in figures["cells"]}
+        for best in figures["best"]:
             run = runs[best["key"]]
             if verifier in (None, run["verifier"]["name"]):
                 found[run["sampling"]["temperature"], run["engine"]["batch"]] = (name, best, run)
@@ -155,7 +177,8 @@ def trees_over_chains(program, chains, *trees, verifier):
     rows.sort(key=lambda row: (float(row[0]), int(row[1])))
     head = ("T", "batch", "best length of a chain", "its speedup", "best nodes of a tree", "its speedup",
             "tree over chain")
-    return "".join(map(source, (chains, *trees))) + table(head, "|--:|--:|--:|---|--:|---|---|", rows)
+    said = "".join(source(program, name) for name in (chains, *trees))
+    return said + table(head, "|--:|--:|--:|---|--:|---|---|", rows)
 
 
 def lengths(program, name):
@@ -165,7 +188,7 @@ def lengths(program, name):
     rows = [(*map(str, key), *(number(of[0], name) if of[0] else "-" for name in ("alpha", "tau")),
              *(speedup(f) if f else "-" for f in of)) for key, of in figures.items()]
     head = ("T", "draft length", "alpha, batch 1", "tau, batch 1", *(f"batch {batch}" for batch in batches))
-    return source(name) + table(head, "|--:|--:|--:|--:|" + "---|" * len(batches), rows)
+    return source(program, name) + table(head, "|--:|--:|--:|--:|" + "---|" * len(batches), rows)
 
 
 TABLES = {

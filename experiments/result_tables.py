@@ -31,8 +31,8 @@ def asked(program, command, *arguments):
     said = subprocess.run([*program, command, *arguments, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True)
     if said.returncode != 0:
-        sys.exit(f"readme_tables.py: {' '.join(program)} {command} fails for {', '.join(map(str, arguments))}; see "
-                 "what it says above.")
+        sys.exit(f"readme_tables.py: {' '.join(program)} cannot {command} {' '.join(map(str, arguments))}; see what it "
+                 "says above.")
     return json.loads(said.stdout)
 
 

@@ -1,5 +1,8 @@
-"""The tables of the pages are what experiments/readme_tables.py makes of the committed results."""
+"""The tables of the pages are what experiments/readme_tables.py makes of the committed results, of enough prompts and
+alternations."""
 
+import gzip
+import json
 import os
 import re
 import subprocess
@@ -10,6 +13,7 @@ from pathlib import Path
 from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
+RESULTS = SOURCE / "experiments" / "results"
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 PAGES = ("README.md", "experiments/results/cpu/README.md", "experiments/results/tables.md")
 NOTHING = "Nothing is recorded"
@@ -57,6 +61,23 @@ class ReadmeTables(InFolder):
         self.make("--pages", folder)
         for name, text in texts.items():
             self.assertEqual((folder / name).read_text(), text)
+
+    def test_sweeps_on_gpus_have_six_prompts_a_place_and_three_alternations(self):
+        for path in sorted((RESULTS / "h100").glob("*_inflated.jsonl.gz")) + [RESULTS / "h100" / "inflated.jsonl.gz"]:
+            batches = set()
+            for line in map(json.loads, gzip.open(path, "rt")):
+                batch = line["run"]["engine"]["batch"]
+                batches.add(batch)
+                self.assertGreaterEqual(len(line["repeats"]), 3, path)
+                for side in ("baseline", "speculative"):
+                    for repeat in line["repeats"]:
+                        prompts = {request["prompt"] for request in repeat[side]["requests"]}
+                        self.assertGreaterEqual(len(prompts), 6 * batch, path)
+            self.assertEqual(batches, {1, 4, 16, 64}, path)
+
+    def test_large_results_are_compressed(self):
+        for path in RESULTS.rglob("*.jsonl"):
+            self.assertLess(path.stat().st_size, 200_000, f"{path}: compress it with gzip -9n")
 
     def test_what_is_in_the_way_is_one_sentence(self):
         folder = self.pages()

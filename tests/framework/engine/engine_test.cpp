@@ -220,6 +220,19 @@ TEST_F(EngineTest, on_tokens_gets_the_tokens_of_every_round) {
   EXPECT_EQ(streamed, Tokens(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
 }
 
+// A stop rule keeps what came before it, of the round that it ends as well.
+TEST_F(EngineTest, on_tokens_gets_what_a_stop_rule_kept) {
+  configs.drafter["model"] = "table:same";  // rounds of four tokens
+  const auto e = engine();
+  Tokens streamed;
+  Request r = request({1, 2, 3}, 12);
+  r.limits.stop = [](auto tokens, int) { return tokens.size() > 6 ? std::optional(6) : std::nullopt; };
+  r.on_tokens = [&](const Sequence&, std::span<const Token> t) { streamed.insert(streamed.end(), t.begin(), t.end()); };
+  e->submit(r);
+  while (!e->idle()) e->step();
+  EXPECT_EQ(streamed.size(), 6u);
+}
+
 TEST_F(EngineTest, prompts_are_read_in_chunks_and_do_not_delay_decoding) {
   options.step_rows = 8;
   const auto e = engine();

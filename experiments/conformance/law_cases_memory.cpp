@@ -69,7 +69,8 @@ std::vector<TestRequest> unlike_requests() {
   std::vector<TestRequest> requests = random_requests(12, 4, 12, 24, 5);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     requests[i].max_new_tokens = 5 + int(i * 7 % 17);
-    requests[i].sampling = Sampling{.temperature = 0.5f + 0.25f * float(i % 4), .top_k = i % 3 == 0 ? 3 : 0};
+    requests[i].sampling =
+        Sampling{.temperature = 0.5f + 0.25f * float(i % 4), .top_k = i % 3 == 0 ? 3 : 0, .seed = 1 + i % 5};
   }
   return requests;
 }

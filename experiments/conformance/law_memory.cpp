@@ -113,30 +113,74 @@ Sequence returning(const Sequence& ended, const Tokens& text) {
   return s;
 }
 
-// Every sequence has ended and was forgotten: what comes now under a known id is unknown to the drafter.
-void expect_forgotten(const Life& life, const std::vector<Sequence>& ended, const Fresh& fresh, Finding& f) {
-  if (!life.held.empty())
-    f.fail("Drafter::forget was not called for sequence " + std::to_string(*life.held.begin()) + ", which has ended");
-  if (!life.drafter || !life.widest.drafts()) return;
-  for (std::size_t i = 0; i < ended.size(); ++i)
-    for (const bool whole : {false, true}) {
-      Tokens text = ended[(i + 1) % ended.size()].tokens;
-      if (!whole) text.resize((text.size() + 1) / 2);
-      const Sequence again = returning(ended[i], text);
-      const DraftRequest request{&again,
-                                 life.widest,
-                                 1 << 20,
-                                 {again.sampling.seed, again.stream, std::uint32_t(again.length()), 0},
-                                 life.race};
-      const DraftTree tree = std::move(life.drafter->draft({&request, 1}).front());
-      const std::string how = fresh.difference_of(request, tree, false, f);
-      life.drafter->forget(again);
+// After all sequences have ended: what the drafter of the run proposes to sequences that begin then.
+class Afterwards {
+ public:
+  Afterwards(const Life& life, std::span<const Sequence> ended, const Fresh& fresh, bool shorter, Finding& f)
+      : life_(life), ended_(ended), fresh_(fresh), shorter_(shorter), f_(f) {}
+
+  // Every sequence was forgotten, for whatever reason it ended: what comes now under a known id is unknown to the
+  // drafter. No text begins with the one before it, from which a table that was kept would go on as it should.
+  void expect_forgotten() const {
+    if (!life_.held.empty())
+      f_.fail("Drafter::forget was not called for sequence " + std::to_string(*life_.held.begin()) +
+              ", which has ended");
+    for (std::size_t i = 0; drafts() && i < ended_.size(); ++i)
+      for (const bool whole : {false, true}) {
+        Tokens text = text_of(whole ? i + 2 : i + 1);
+        if (!whole) text.resize((text.size() + 1) / 2);
+        Sequence again = returning(ended_[i], text);
+        const std::string how = difference_of(again, false);
+        again.finish = kEnds[(i + whole) % std::size(kEnds)];
+        life_.drafter->forget(again);
+        if (!how.empty())
+          f_.fail("sequence " + std::to_string(again.id) + " was forgotten, and one of this id with another text of " +
+                  std::to_string(again.length()) + " tokens does not get what a fresh drafter proposes: " + how +
+                  "; Drafter::forget must drop all that is kept of the sequence");
+      }
+  }
+
+  // Two sequences that are alike in all but the id and the end of their texts.
+  void expect_apart() const {
+    constexpr std::size_t kPairs = 4, kBeginning = 8, kRest = 10;
+    for (std::size_t i = 0; drafts() && i < std::min(kPairs, ended_.size()); ++i) {
+      const Tokens& other = text_of(i + 1);
+      Tokens text = text_of(i);
+      text.resize(std::min(text.size(), kBeginning));
+      text.insert(text.end(), other.begin(), other.begin() + std::ptrdiff_t(std::min(other.size(), kRest)));
+      const Sequence first = returning(ended_[i], text_of(i));
+      Sequence second = returning(ended_[i], text);
+      second.id += kIdsApart;
+      (void)draft(first);
+      const std::string how = difference_of(second, shorter_);
+      life_.drafter->forget(first), life_.drafter->forget(second);
       if (!how.empty())
-        f.fail("sequence " + std::to_string(again.id) + " was forgotten, and one of this id with another text of " +
-               std::to_string(again.length()) + " tokens does not get what a fresh drafter proposes: " + how +
-               "; Drafter::forget must drop all that is kept of the sequence");
+        f_.fail("sequence " + std::to_string(second.id) + ", drafted for beside sequence " + std::to_string(first.id) +
+                " of the same stream and the same first tokens, does not get what a fresh drafter proposes: " + how +
+                "; keep what is stored for a sequence by the whole of Sequence::id");
     }
-}
+  }
+
+ private:
+  bool drafts() const { return life_.drafter && life_.widest.drafts(); }
+  const Tokens& text_of(std::size_t i) const { return ended_[i % ended_.size()].tokens; }
+  DraftRequest request(const Sequence& s) const {
+    return {&s, life_.widest, 1 << 20, {s.sampling.seed, s.stream, std::uint32_t(s.length()), 0}, life_.race};
+  }
+  DraftTree draft(const Sequence& s) const {
+    const DraftRequest one = request(s);
+    return std::move(life_.drafter->draft({&one, 1}).front());
+  }
+  std::string difference_of(const Sequence& s, bool shorter) const {
+    return fresh_.difference_of(request(s), draft(s), shorter, f_);
+  }
+
+  const Life& life_;
+  std::span<const Sequence> ended_;
+  const Fresh& fresh_;
+  bool shorter_;  // pages are short: a tree of fewer nodes is not compared where two sequences share them
+  Finding& f_;
+};
 
 }  // namespace
 
@@ -162,7 +206,9 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
       run_scenario(lived, scenario, backend, models, requests,
                    [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {
                      ended.insert(ended.end(), report.finished.begin(), report.finished.end());
-                     if (engine.idle()) expect_forgotten(life, ended, fresh, f);
+                     if (!engine.idle()) return;
+                     const Afterwards afterwards(life, ended, fresh, interruption == Interruption::preempted, f);
+                     afterwards.expect_forgotten(), afterwards.expect_apart();
                    });
   f.accepted = outcome.accepted, f.rejected = outcome.rejections;
   f.seen["preemptions"] = outcome.preempted;

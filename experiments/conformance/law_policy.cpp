@@ -1,5 +1,6 @@
 // memory of a length policy: what it keeps of other sequences, or by their place in the batch, changes no budget.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -12,11 +13,14 @@ std::string text(const Budget& b) {
   return std::to_string(b.nodes) + " nodes and " + std::to_string(b.depth) + " levels";
 }
 
-// What a report says of one sequence.
+// What a report says of one sequence: not what others took of the step's rows, pages and time.
 StepReport about(const StepReport& report, SequenceId id) {
-  StepReport one = report;
-  std::erase_if(one.sequences, [id](const SequenceReport& r) { return r.id != id; });
-  std::erase_if(one.finished, [id](const Sequence& s) { return s.id != id; });
+  StepReport one;
+  for (const SequenceReport& r : report.sequences)
+    if (r.id == id) one.sequences.push_back(r), one.rows += r.prompt_rows + (r.judged ? 1 + r.drafted : 0);
+  std::ranges::copy_if(report.finished, std::back_inserter(one.finished),
+                       [id](const Sequence& s) { return s.id == id; });
+  one.running = one.finished.empty();
   return one;
 }
 
@@ -47,34 +51,48 @@ class Followed : public LengthPolicy {
     alone_.erase(sequence.id);
   }
 
-  // Every sequence has ended: one that comes with a known id is unknown to the policy, in its first round and, since
-  // what is left may show only after some rounds, in those that follow.
+  // Every sequence has ended: one that comes with a known id is unknown to the policy, for whatever reason the one
+  // before it ended, in its first round and, since what is left may show only after some rounds, in those that follow.
   void expect_forgotten() {
     for (const SequenceId id : known_)
-      for (const bool accepts : {true, false}) live_again(id, accepts);
+      for (std::size_t k = 0; k <= 2 * std::size(kEnds);
+           ++k) {  // each end after both, since the ends are odd in number
+        live(id, k % 2 == 0,
+             "sequence " + std::to_string(id) + " has ended and was forgotten, and a new one of this id");
+        forget(id, kEnds[k % std::size(kEnds)]);
+      }
+  }
+
+  // Of two sequences one has every draft accepted, the other none.
+  void expect_apart() {
+    for (const bool accepts : {true, false}) {
+      const SequenceId first = *known_.begin(), second = first + kIdsApart;
+      live(first, accepts, "sequence " + std::to_string(first));
+      live(second, !accepts, "sequence " + std::to_string(second) + ", beside sequence " + std::to_string(first));
+      forget(first, Finish::length), forget(second, Finish::length);
+    }
   }
 
  private:
-  // A sequence of a known id, whose drafts are all accepted, or all rejected.
-  void live_again(SequenceId id, bool accepts) {
+  // Some rounds of a sequence, whose drafts are all accepted, or all rejected.
+  void live(SequenceId id, bool accepts, const std::string& who) {
     const auto alone = make_();
-    Sequence sequence;
-    sequence.id = id, sequence.tokens = {0, 0, 0}, sequence.prompt_length = 3;
     PastOnly past;
     past.id = id, past.length = 3, past.batch = 1, past.room = inner_->traits();
     for (; past.rounds < 4; ++past.rounds) {
       const std::vector<Budget> given = inner_->budgets({&past, 1});
       if (given.size() != 1) break;
-      compare(given[0], *alone, past,
-              "sequence " + std::to_string(id) +
-                  " has ended and was forgotten, and a new one of this id, in its round " +
-                  std::to_string(past.rounds + 1) + ",");
+      compare(given[0], *alone, past, who + ", in its round " + std::to_string(past.rounds + 1) + ",");
       past.drafted = given[0].chain(), past.accepted = accepts ? past.drafted : 0;
       if (past.drafted > 0) past.acceptance = accepts;
       const StepReport report = report_of(past);
       inner_->observe(report), alone->observe(report);
       past.length += past.accepted + 1;
     }
+  }
+  void forget(SequenceId id, Finish finish) {
+    Sequence sequence;
+    sequence.id = id, sequence.tokens = {0, 0, 0}, sequence.prompt_length = 3, sequence.finish = finish;
     inner_->forget(sequence);
   }
   // Of a round with a chain.
@@ -126,7 +144,7 @@ Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBack
   });
   const RunOutcome outcome = run_scenario(watching, scenario, backend, models, requests,
                                           [&](Engine& engine, const StepReport&, std::span<const Sequence* const>) {
-                                            if (engine.idle()) followed->expect_forgotten();
+                                            if (engine.idle()) followed->expect_forgotten(), followed->expect_apart();
                                           });
   f.accepted = outcome.accepted, f.rejected = outcome.rejections;
   f.seen["preemptions"] = outcome.preempted;

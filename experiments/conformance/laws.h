@@ -60,9 +60,15 @@ struct BatchCase {
 Finding batch(const Subject& subject, const Scenario& alone, const BatchCase& c, Backend& backend, const Models& models,
               std::span<const TestRequest> requests);
 
+// Why sequences end.
+constexpr Finish kEnds[] = {Finish::length, Finish::stop_token, Finish::stop_rule, Finish::cancelled, Finish::failed};
+// Between the ids of two sequences: a multiple of 2^32 and of 10^6, so that a table of a size that divides either of
+// them takes the two for one.
+constexpr SequenceId kIdsApart = SequenceId(1'000'000) << 32;
+
 // memory: in every step, a drafter that served the whole run proposes what a fresh one proposes, tokens and
 // distributions. In the end, when every sequence was forgotten, so it does for one that has the id of a former one and
-// another text.
+// another text, and for one beside another of the same stream and the same first tokens.
 Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests);
 // The same where sequences that go on are forgotten: now and then, or because the pool is too small, and the engine
@@ -73,7 +79,7 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
 
 // memory of a length policy: in every step it gives each sequence the budget of a policy that saw this sequence alone,
 // with the same PastOnly, whatever the batch, the order and preemption (which must occur); in the end, when every
-// sequence was forgotten, a former id gets a new one's budget.
+// sequence was forgotten, a former id gets a new one's budget, and so does the second of two with unlike outcomes.
 Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                       std::span<const TestRequest> requests);
 

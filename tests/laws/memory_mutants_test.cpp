@@ -116,10 +116,10 @@ TEST(MemoryMutants, LongMatchesInOtherRequestsAreKilledByLongPromptsThatSharePas
   }
 }
 
-enum class ReaderFault { none, whole_or_nothing, options_of_the_first };
+enum class ReaderFault { none, whole_or_nothing, options_of_the_first, seed_of_the_first };
 
 // draft_model, whose model with a fault reads a prompt whole or not at all, however many rows it gets for a part, or
-// draws for all requests with the sampling options of the first.
+// draws for all requests with the sampling options of the first, or with its seed alone.
 class Reader : public Drafter {
  public:
   Reader(std::unique_ptr<Drafter> inner, ReaderFault fault) : inner_(std::move(inner)), fault_(fault) {}
@@ -133,6 +133,7 @@ class Reader : public Drafter {
       const bool whole = r.sequence->length() - read <= r.rows;
       if (fault_ == ReaderFault::whole_or_nothing && !whole) r.rows = 0, r.budget = {};
       if (r.rows > 0) read = r.sequence->length();
+      if (fault_ == ReaderFault::seed_of_the_first) r.draws.seed = requests[0].draws.seed;
       if (fault_ != ReaderFault::options_of_the_first) continue;
       changed.push_back(*r.sequence);
       changed.back().sampling = requests[0].sequence->sampling;
@@ -170,7 +171,8 @@ TEST(MemoryMutants, AModelThatReadsPromptsWholeOrNotAtAllIsKilledByPromptsReadIn
 TEST(MemoryMutants, SamplingOptionsOfAnotherRequestAreKilledByUnlikeRequests) {
   for (const char* scenario : {"10 requests", "preempted in a small pool"})
     EXPECT_EQ(broken(reader(ReaderFault::options_of_the_first), scenario), "") << scenario << ": all are alike";
-  EXPECT_TRUE(has(broken(reader(ReaderFault::options_of_the_first), "unlike requests"), " at length "));
+  for (const ReaderFault fault : {ReaderFault::options_of_the_first, ReaderFault::seed_of_the_first})
+    EXPECT_TRUE(has(broken(reader(fault), "unlike requests"), " at length ")) << int(fault);
 }
 
 enum class PolicyFault { none, by_slot, never_forgets, forgets_half, of_all, of_all_declared, above_the_largest };

@@ -1,0 +1,173 @@
+// Planted bugs of drafters and length policies that take two sequences for one, or forget one too late, each killed by
+// the law `memory` as `foretoken check` runs it. The same component without the bug holds.
+#include <functional>
+#include <unordered_map>
+
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/law_table.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+using nlohmann::json;
+
+// Why the first scenario of the law fails that does; empty if none does.
+std::string broken(const Candidate& candidate) {
+  for (const LawCase& c : std::ranges::find(kit_laws(), "memory", &KitLaw::name)->cases(candidate, {}))
+    if (const Finding f = c.run(); !f.holds) return f.why;
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+enum class Fault { none, by_stream, by_first_tokens, by_id_modulo, by_half_an_id, forgets_late, keeps_stopped };
+
+// Guesses what followed each token last in the sequence.
+class Followers : public Drafter {
+ public:
+  Followers(Backend& backend, Fault fault) : backend_(backend), fault_(fault) {}
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    ++calls_;
+    std::erase_if(leaving_, [&](const auto& l) { return l.second <= calls_ && tables_.erase(l.first) + 1; });
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      const Tokens& tokens = requests[i].sequence->tokens;
+      Table& table = tables_[key(*requests[i].sequence)];
+      for (; table.seen < tokens.size(); ++table.seen) table.followers[tokens[table.seen - 1]] = tokens[table.seen];
+      Token last = tokens.back();
+      for (int n = 0; n < requests[i].budget.chain() && table.followers.contains(last); ++n)
+        trees[i].guess(n, last = table.followers.at(last));
+    }
+    return trees;
+  }
+  void forget(const Sequence& s) override {
+    if (fault_ == Fault::forgets_late)
+      leaving_.emplace_back(key(s), calls_ + 3);
+    else if (fault_ != Fault::keeps_stopped || s.finish != Finish::stop_token)
+      tables_.erase(key(s));
+  }
+
+ private:
+  struct Table {
+    std::size_t seen = 1;
+    std::unordered_map<Token, Token> followers;
+  };
+
+  std::uint64_t key(const Sequence& s) const {
+    std::uint64_t beginning = s.prompt_length < 8 ? s.id : 0;
+    for (int n = 0; n < 8 && s.prompt_length >= 8; ++n)
+      beginning = beginning * 31 + std::uint64_t(s.tokens[std::size_t(n)]) + 1000;
+    switch (fault_) {
+      case Fault::by_stream:
+        return s.stream;
+      case Fault::by_first_tokens:
+        return beginning;
+      case Fault::by_id_modulo:
+        return s.id % 1000;
+      case Fault::by_half_an_id:
+        return std::uint32_t(s.id);
+      default:
+        return s.id;
+    }
+  }
+
+  Backend& backend_;
+  Fault fault_;
+  int calls_ = 0;
+  std::vector<std::pair<std::uint64_t, int>> leaving_;  // and the call that drops it
+  std::unordered_map<std::uint64_t, Table> tables_;
+};
+
+std::string broken(Fault fault) {
+  Registries registries = all_registries();
+  const auto make = [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); };
+  const auto needs = [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; };
+  registries.drafters.add("followers", {"", "", {}, make, needs});
+  const json policy{{"name", "fixed"}, {"length", 4}}, verifier{{"name", "coupled"}};
+  return broken(candidate({registries, {{{"name", "followers"}}, policy, verifier}}, false));
+}
+
+TEST(ApartMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(Fault::none), ""); }
+
+TEST(ApartMutants, TablesThatTwoSequencesShareAreKilledByOneBesideAnother) {
+  for (const Fault fault : {Fault::by_stream, Fault::by_first_tokens, Fault::by_id_modulo, Fault::by_half_an_id}) {
+    const std::string why = broken(fault);
+    EXPECT_TRUE(has(why, " of the same stream and the same first tokens")) << int(fault) << ": " << why;
+  }
+}
+
+TEST(ApartMutants, ForgettingThreeCallsLaterIsKilledByIdsThatComeAgain) {
+  EXPECT_TRUE(has(broken(Fault::forgets_late), "Drafter::forget must drop all")) << broken(Fault::forgets_late);
+}
+
+TEST(ApartMutants, KeepingWhatAStopTokenEndedIsKilledByIdsThatComeAgain) {
+  EXPECT_TRUE(has(broken(Fault::keeps_stopped), "Drafter::forget must drop all")) << broken(Fault::keeps_stopped);
+}
+
+enum class PolicyFault { none, by_id_modulo, keeps_stopped, reads_pages, reads_times };
+
+// As many levels as were accepted last, and one.
+class OneMore : public LengthPolicy {
+ public:
+  explicit OneMore(PolicyFault fault) : fault_(fault) {}
+  Budget most() const override { return {6, 5}; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> all;
+    for (const PastOnly& p : past) {
+      const bool crowded = fault_ == PolicyFault::reads_pages && pages_ > 20;
+      const bool slow = fault_ == PolicyFault::reads_times && seconds_ > 0;
+      const int levels = crowded || slow ? 1 : std::min(5, 2 + accepted_[key(p.id)]);
+      all.push_back({levels + 1, levels});
+    }
+    return all;
+  }
+  void observe(const StepReport& report) override {
+    pages_ = report.pages_in_use, seconds_ = report.phases.total;
+    for (const SequenceReport& r : report.sequences)
+      if (r.tested() > 0) accepted_[key(r.id)] = r.accepted;
+  }
+  void forget(const Sequence& s) override {
+    if (fault_ != PolicyFault::keeps_stopped || s.finish != Finish::stop_token) accepted_.erase(key(s.id));
+  }
+
+ private:
+  SequenceId key(SequenceId id) const { return fault_ == PolicyFault::by_id_modulo ? id % 64 : id; }
+
+  PolicyFault fault_;
+  int pages_ = 0;
+  double seconds_ = 0;
+  std::unordered_map<SequenceId, int> accepted_;
+};
+
+std::string broken(PolicyFault fault) {
+  Registries registries = all_registries();
+  registries.policies.add("one_more",
+                          {"", "", {}, [=](const json&, Host&) { return std::make_unique<OneMore>(fault); }});
+  const json drafter{{"name", "draft_model"}, {"model", "table:other"}}, verifier{{"name", "coupled"}};
+  return broken(candidate({registries, {drafter, {{"name", "one_more"}}, verifier}}, true));
+}
+
+TEST(ApartMutants, APolicyWithoutAFaultHolds) { EXPECT_EQ(broken(PolicyFault::none), ""); }
+
+TEST(ApartMutants, OutcomesThatTwoSequencesShareAreKilledByOneBesideAnother) {
+  EXPECT_TRUE(has(broken(PolicyFault::by_id_modulo), ", beside sequence ")) << broken(PolicyFault::by_id_modulo);
+}
+
+TEST(ApartMutants, OutcomesOfWhatAStopTokenEndedAreKilledByIdsThatComeAgain) {
+  const std::string why = broken(PolicyFault::keeps_stopped);
+  EXPECT_TRUE(has(why, " has ended and was forgotten, and a new one of this id, in its round ")) << why;
+}
+
+TEST(ApartMutants, BudgetsByWhatOthersTakeAreKilledByMemoryOfPolicies) {
+  for (const PolicyFault fault : {PolicyFault::reads_pages, PolicyFault::reads_times}) {
+    const std::string why = broken(fault);
+    EXPECT_TRUE(has(why, "where a policy that saw this sequence alone gives")) << int(fault) << ": " << why;
+  }
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -93,6 +93,23 @@ double k_seq(const std::vector<double>& p, const std::vector<double>& q, int k) 
   return accepted(high).second;
 }
 
+// K-SEQ of a family with guesses: these are tried first, the draws against what they left of p.
+double k_seq(const DraftTree& tree, const std::vector<int>& below, const std::vector<double>& p,
+             const std::vector<double>& q) {
+  std::vector<double> r = p;
+  double none = 1;
+  int drawn = 0;
+  for (const int n : below) {
+    drawn += !certain(tree, n);
+    if (!certain(tree, n)) continue;
+    std::vector<double> guess(r.size(), 0);
+    guess[std::size_t(token_of(tree, n))] = 1;
+    none *= 1 - r[std::size_t(token_of(tree, n))];
+    r = residual(r, guess);
+  }
+  return 1 - none * (1 - k_seq(r, q, drawn));
+}
+
 // The probability that one of the children of `node` is accepted, by the verifier's formula: of one drawn child over
 // its draws, of siblings given their tokens, of K-SEQ's over their draws. Empty if there is no formula.
 std::optional<double> expected(const DraftTree& tree, int node, const std::vector<int>& below,
@@ -106,8 +123,8 @@ std::optional<double> expected(const DraftTree& tree, int node, const std::vecto
     for (const Token x : tokens) sum += p[std::size_t(x)];
     return std::min(sum, 1.0);
   }
-  if (how.race || std::ranges::any_of(below, guess)) return std::nullopt;
-  if (how.acceptance == Acceptance::k_seq) return k_seq(p, draft_after(tree, node), int(below.size()));
+  if (how.race) return std::nullopt;
+  if (how.acceptance == Acceptance::k_seq) return k_seq(tree, below, p, draft_after(tree, node));
   if (how.acceptance == Acceptance::overlap) return recursive(tree, below, p, draft_after(tree, node));
   return std::nullopt;
 }

@@ -87,21 +87,36 @@ Cases options_cases(const Candidate& c, const Environment& e) {
   return all;
 }
 
+namespace {
+
+// A prompt of some hundred tokens.
+std::vector<TestRequest> one_long_request(int vocab, int max_new_tokens) {
+  TestRequest one{.prompt = {}, .max_new_tokens = max_new_tokens};
+  for (const TestRequest& r : random_requests(60, vocab, 10, 1, 12))
+    one.prompt.insert(one.prompt.end(), r.prompt.begin(), r.prompt.end());
+  return {one};
+}
+
+}  // namespace
+
 Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
-  const auto add = [&](const std::string& scenario, int vocab, int length, int nodes, int requests) {
+  const auto add = [&](const std::string& scenario, int vocab, int length, int nodes,
+                       std::vector<TestRequest> requests) {
     all.push_back({scenario,
-                   [=, s = under_length(c, length, nodes)] {
+                   [=, s = under_length(c, length, nodes), requests = std::move(requests)] {
                      ReferenceBackend b;
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
                          s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
-                         table_models(target), random_requests(requests, vocab, 10, 16, 11));
+                         table_models(target), requests);
                    },
                    drafter_of(c)});
   };
-  add("3 tokens", 3, 4, 9, 5), add("4 tokens", 4, 4, 9, 5);
-  add("12 levels", 3, 12, 24, 2);  // the law `exact` enumerates the first levels alone
+  for (const int vocab : {3, 4})
+    add(std::to_string(vocab) + " tokens", vocab, 4, 9, random_requests(5, vocab, 10, 16, 11));
+  add("12 levels", 3, 12, 24, random_requests(2, 3, 10, 16, 11));  // the law `exact` enumerates the first levels alone
+  add("a long prompt", 4, 2, 5, one_long_request(4, 8));
   return all;
 }
 

@@ -1,5 +1,5 @@
-// Planted bugs in drafters beyond the first levels of a draft, each killed by the law `causal` as `foretoken check`
-// runs it. The same drafter without the bug holds.
+// Planted bugs in drafters beyond the first levels of a draft or the first tokens of a text, each killed by the law
+// `causal` as `foretoken check` runs it. The same drafter without the bug holds.
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_table.h"
@@ -13,7 +13,13 @@ namespace {
 
 using nlohmann::json;
 
-enum class Fault { none, names_of_five_levels, warmer_from_level_six, cut_by_its_own_token_from_level_six };
+enum class Fault {
+  none,
+  names_of_five_levels,
+  warmer_from_level_six,
+  cut_by_its_own_token_from_level_six,
+  cut_by_its_own_token_in_long_texts
+};
 
 // A chain that is drawn from the same distribution at every level.
 class DeepChain : public Drafter {
@@ -40,6 +46,9 @@ class DeepChain : public Drafter {
     draw.to = tree.tokens.row<Token>(level);
     backend_.draw(from, {&draw, 1}, {});
     if (fault_ == Fault::cut_by_its_own_token_from_level_six && level >= 6 && *draw.to == 0) return false;
+    if (fault_ == Fault::cut_by_its_own_token_in_long_texts && r.sequence->length() > 200 &&
+        *draw.to == r.sequence->last())
+      *draw.to = -1;
     tree.grow(level - 1, Drawn::chain);
     tree.q.distributions.push_back(backend_.distributions(logits, {&warmer, 1}));
     return true;
@@ -79,6 +88,11 @@ TEST(DeepDraftMutants, AWarmerQFromTheSixthLevelOnIsKilledByCausal) {
 
 TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenFromTheSixthLevelOnIsKilledByCausal) {
   EXPECT_NE(broken(Fault::cut_by_its_own_token_from_level_six).find("depends on its own token"), std::string::npos);
+}
+
+TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenInLongTextsIsKilledByCausal) {
+  const std::string why = broken(Fault::cut_by_its_own_token_in_long_texts);
+  EXPECT_NE(why.find("depends on its own token"), std::string::npos) << why;
 }
 
 }  // namespace

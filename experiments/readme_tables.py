@@ -127,6 +127,9 @@ PAGES = {
     "README.md": {"steps": steps, "inflated": inflated, "quickstart": quickstart, "peer": peer},
     "experiments/results/cpu/README.md": {"peer_times": peer_times},
     "experiments/results/tables.md": result_tables.TABLES,
+    "experiments/results/h200/README.md": {
+        "predicted": lambda program: result_tables.predicted(program, "h200/inflated.jsonl.gz"),
+    },
 }
 
 

@@ -71,8 +71,9 @@ def source(program, name):
     commits = sorted({line["commit"] for line in last})
     dates = sorted({line["date"][:10] for line in last})
     repeats = sorted({len(line["repeats"]) for line in last})
-    said = (f"`{name}`: {len(last)} runs of {' or '.join(map(str, repeats))} alternations. {'; '.join(machines)}. Commit "
-            f"{', '.join(commits)}, {', '.join(dates)}.{hardly_steady(cells(program, name))}")
+    much = f"{' or '.join(map(str, repeats))} alternation{'s' if repeats != [1] else ''}"
+    said = (f"`{name}`: {len(last)} runs of {much}. {'; '.join(machines)}. Commit {', '.join(commits)}, "
+            f"{', '.join(dates)}.{hardly_steady(cells(program, name))}")
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 
@@ -138,7 +139,7 @@ def trees_by_nodes(program, *names):
 
 
 def picked(program, names, verifier=None):
-    """By temperature and batch: the run that was fastest with this verifier, and its speedup as `show` has it of a best."""
+    """By temperature and batch: the run that was fastest with this verifier, and its speedup as `show` has it."""
     found = {}
     for name in names:
         figures = shown(program, name)
@@ -189,6 +190,23 @@ def lengths(program, name):
              *(speedup(f) if f else "-" for f in of)) for key, of in figures.items()]
     head = ("T", "draft length", "alpha, batch 1", "tau, batch 1", *(f"batch {batch}" for batch in batches))
     return source(program, name) + table(head, "|--:|--:|--:|--:|" + "---|" * len(batches), rows)
+
+
+def predicted(program, name):
+    """Speedup of every drafter by its length beside the predicted one (table `theory` of `show`)."""
+    rows = {}
+    found = cells(program, name)
+    batches = sorted({run["engine"]["batch"] for run, _ in found})
+    for run, figures in found:
+        drafter = " ".join(filter(None, (f"`{run['drafter']['name']}`", Path(run["drafter"].get("model") or "").name)))
+        theory = figures["theory"]
+        mark = "" if theory["full_length"] else "~"
+        row = rows.setdefault((drafter, run["sampling"]["temperature"], run["policy"]["length"]), {})
+        row[run["engine"]["batch"]] = figures["tau"], f"{speedup(figures)} / {theory['speedup']:.2f}{mark}"
+    head = ("drafter", "T", "length", f"tau, batch {batches[0]}", *(f"batch {batch}" for batch in batches))
+    lines = [(*map(str, key), f"{row[batches[0]][0]['value']:.2f}", *(row[batch][1] for batch in batches))
+             for key, row in rows.items()]
+    return source(program, name) + table(head, "|---|--:|--:|--:|" + "---|" * len(batches), lines)
 
 
 TABLES = {

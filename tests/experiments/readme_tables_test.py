@@ -15,7 +15,8 @@ from in_folder import InFolder
 SOURCE = Path(__file__).resolve().parents[2]
 RESULTS = SOURCE / "experiments" / "results"
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
-PAGES = ("README.md", "experiments/results/cpu/README.md", "experiments/results/tables.md")
+PAGES = ("README.md", "experiments/results/cpu/README.md", "experiments/results/tables.md",
+         "experiments/results/h200/README.md")
 NOTHING = "Nothing is recorded"
 
 

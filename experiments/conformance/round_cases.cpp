@@ -69,6 +69,29 @@ RoundCase deep_chain(Drawn drawn, int seed) {
   return c;
 }
 
+RoundCase longest_chain(Drawn drawn, int seed) {
+  RoundCase c{
+      .name = name_for("64 deep, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3, .position = 100'000};
+  for (int n = 0; n < kMaxPath; ++n) c.nodes.push_back({n, drawn});
+  c.logits = random_after({choose(16, seed, {}, 1), 17 + choose(14, seed, {}, 2), 32 + choose(15, seed, {}, 3),
+                           48 + choose(16, seed, {}, 4)},
+                          seed);
+  return c;
+}
+
+RoundCase fullest_tree(Drawn drawn, int seed) {
+  RoundCase c{.name = name_for("256 nodes, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
+  const std::vector<int> random{choose(20, seed, {}, 1), 20 + choose(20, seed, {}, 2), 40 + choose(20, seed, {}, 3)};
+  for (int level = 0, parent = 0; level < kMaxPath; ++level) {
+    const int first = int(c.nodes.size()) + 1, left = kMaxNodes - first - (kMaxPath - 1 - level);
+    const int siblings = std::ranges::find(random, level) != random.end() ? 1 : std::min(5, left);
+    for (int i = 0; i < siblings; ++i) c.nodes.push_back({parent, drawn});
+    parent = first;
+  }
+  c.logits = random_after(random, seed);
+  return c;
+}
+
 RoundCase deep_tree(Drawn drawn, int seed) {
   RoundCase c{.name = name_for("16 deep, two families, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
   const int upper = 7 + choose(3, seed, {}, 1), lower = 11 + choose(4, seed, {}, 2);

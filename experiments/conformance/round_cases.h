@@ -10,6 +10,12 @@ namespace foretoken::conformance {
 
 // A chain of depth 16: p = q is one-hot at all levels but five, of which two are beyond depth 6.
 RoundCase deep_chain(Drawn drawn, int seed);
+// The longest chain that there may be, far on in a text; on four of its levels p and q are random, elsewhere they are
+// one-hot.
+RoundCase longest_chain(Drawn drawn, int seed);
+// As many nodes as a tree may have: five siblings on a level, one on three levels where p and q are random, and on the
+// last ones.
+RoundCase fullest_tree(Drawn drawn, int seed);
 // The same depth with two families of siblings, both beyond depth 6.
 RoundCase deep_tree(Drawn drawn, int seed);
 // Siblings and a level below them over a vocabulary of which so many `tokens` are possible: at the ends, on the sides

@@ -54,6 +54,8 @@ void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCas
     all.push_back(random_round({d}, 6, few_tokens(soundness), seed));
   }
   if (soundness.race) return;
+  all.push_back(longest_chain(d, 1));
+  if (has_siblings(d)) all.push_back(fullest_tree(d, 1));
   if (has_siblings(d))
     for (const int gap : {30, 40, 60, 90}) all.push_back(confident_family(d, gap, 1));
   for (const int vocab : {255, 257, 513}) all.push_back(wide_tree(vocab, d, vocab, 4));

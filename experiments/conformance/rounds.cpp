@@ -6,14 +6,12 @@
 namespace foretoken::conformance {
 namespace {
 
-constexpr std::uint32_t kPosition = 17;  // the length of the sequence where all draws are enumerated
-
 // The draws of sample i: they differ from all others in the stream, in its upper half, in the length of the sequence by
 // a multiple of 64, or in the upper half of the seed. Where a rule leaves one of these out of its names, a quarter of
 // the samples are one.
-Draws fresh(std::uint64_t seed, long i) {
+Draws fresh(const RoundCase& c, long i) {
   const std::uint64_t number = std::uint64_t(i) + 2;
-  Draws d{.seed = seed, .stream = 1, .root = kPosition};
+  Draws d{.seed = c.seed, .stream = 1, .root = c.position};
   if (i % 4 == 0) d.stream = number;
   if (i % 4 == 1) d.stream += number << 32;
   if (i % 4 == 2) d.root += std::uint32_t(number) * 64;
@@ -159,7 +157,7 @@ RoundOutcomes enumerate_round(const Registries& registries, const nlohmann::json
   Enumerator chance;
   Bench bench(registries, verifier, c, backend);
   backend.set_chance(&chance);
-  const Draws draws{.seed = 1, .stream = 1, .root = kPosition};
+  const Draws draws{.seed = 1, .stream = 1, .root = c.position};
   RoundOutcomes found;
   do {
     bench.draw(draws);
@@ -177,9 +175,9 @@ RoundOutcomes enumerate_round(const Registries& registries, const nlohmann::json
 RoundSamples sample_round(const Registries& registries, const nlohmann::json& verifier, const RoundCase& c,
                           HostBackend& backend, long samples) {
   Bench bench(registries, verifier, c, backend);
-  bench.draw({.seed = c.seed, .stream = 1, .root = kPosition});
+  bench.draw({.seed = c.seed, .stream = 1, .root = c.position});
   RoundSamples found{bench.round(), {}};
-  for (long i = 0; i < samples; ++i) ++found.emitted[bench.judge(fresh(c.seed, i))];
+  for (long i = 0; i < samples; ++i) ++found.emitted[bench.judge(fresh(c, i))];
   return found;
 }
 
@@ -187,7 +185,7 @@ void sample_rounds(const Registries& registries, const nlohmann::json& verifier,
                    HostBackend& backend, long samples, const std::function<void(const std::vector<Token>&)>& each) {
   Bench bench(registries, verifier, c, backend);
   for (long i = 0; i < samples; ++i) {
-    const Draws draws = fresh(c.seed, i);
+    const Draws draws = fresh(c, i);
     bench.draw(draws);
     each(bench.judge(draws));
   }

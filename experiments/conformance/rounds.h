@@ -26,7 +26,8 @@ struct RoundCase {
   // f32 [vocab] logits after the tokens of a path below the root: the target's, or the draft's.
   std::function<std::vector<float>(std::span<const Token> path, bool draft)> logits{};
   Warp warp{.temperature = 1};
-  std::uint64_t seed = 1;  // of the certain guesses, which follow the draft's distribution
+  std::uint64_t seed = 1;       // of the certain guesses, which follow the draft's distribution
+  std::uint32_t position = 17;  // the length of the sequence
 };
 
 // What was found over all outcomes.

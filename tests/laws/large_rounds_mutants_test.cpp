@@ -1,0 +1,89 @@
+// Planted bugs of rules that show in the longest paths, the largest trees and long texts alone, each killed by the law
+// `rounds` as `foretoken check` runs it. The same rule without the bug holds.
+#include <gtest/gtest.h>
+
+#include "experiments/conformance/law_cases.h"
+
+namespace foretoken::test {
+
+using namespace conformance;
+
+namespace {
+
+enum class Fault { none, from_level_21, from_level_51, of_200_nodes, in_long_texts };
+
+// Recursive rejection, which accepts too often where its fault shows.
+struct Eager {
+  Fault fault;
+  bool shows(const Verdict& v, const Trial& t) const {
+    switch (fault) {
+      case Fault::from_level_21:
+        return v.length >= 20;
+      case Fault::from_level_51:
+        return v.length >= 50;
+      case Fault::of_200_nodes:
+        return t.nodes > 200;
+      case Fault::in_long_texts:
+        return t.position > 1000;
+      default:
+        return false;
+    }
+  }
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      auto r = lane.open(t.p(node), t.q(node));
+      int chosen = -1;
+      for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
+        const Token x = t.tokens[c];
+        const double ratio = (t.certain(c) ? r(x) : r(x) / t.q(node)(x)) * (shows(v, t) ? 1.3 : 1);
+        if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0}))
+          chosen = c;
+        else if (t.certain(c))
+          lane.reject_guess(r, x);
+        else
+          lane.reject_draw(r);
+      }
+      if (chosen < 0) {
+        v.finish(lane.draw(r, {Role::residual, std::uint32_t(node), 0}));
+        return v;
+      }
+      v.follow(node = chosen, t.tokens[chosen]);
+    }
+  }
+};
+
+// Why the first round does not hold that does not; empty if all do.
+std::string broken(Fault fault, Drawn takes) {
+  Registries registries = all_registries();
+  registries.verifiers.add(
+      "eager", {"",
+                "",
+                {},
+                [=](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<Eager>>(Eager{fault}); },
+                [=](const nlohmann::json&, const ModelInfo&) { return Soundness{.takes = {takes}}; }});
+  const Subject subject{registries, {{{"name", "none"}}, {{"name", "fixed"}}, {{"name", "eager"}}}};
+  for (const LawCase& c : round_cases(candidate(subject, false), {}))
+    if (const Finding f = c.run(); !f.holds) return c.scenario + ": " + f.why;
+  return "";
+}
+
+class LargeRounds : public testing::TestWithParam<Drawn> {};
+
+TEST_P(LargeRounds, HoldWithoutAFault) { EXPECT_EQ(broken(Fault::none, GetParam()), ""); }
+
+TEST_P(LargeRounds, KillWhatShowsInThemAlone) {
+  for (const Fault fault : {Fault::from_level_21, Fault::from_level_51, Fault::in_long_texts}) {
+    const std::string why = broken(fault, GetParam());
+    EXPECT_NE(why.find("64 deep"), std::string::npos) << int(fault) << ": " << why;
+  }
+  if (GetParam() == Drawn::chain) return;
+  const std::string why = broken(Fault::of_200_nodes, GetParam());
+  EXPECT_NE(why.find("256 nodes"), std::string::npos) << why;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LargeRounds, testing::Values(Drawn::certain, Drawn::chain, Drawn::independent),
+                         [](const auto& instance) { return std::string(name_of(instance.param)); });
+
+}  // namespace
+}  // namespace foretoken::test

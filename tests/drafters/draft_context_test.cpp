@@ -36,11 +36,11 @@ TEST(DraftTree, refuses_a_shape_deeper_than_the_context_of_its_model) {
                    "20 tokens, can never hold; choose a shape of fewer levels"));
 }
 
-// A draft model's deepest fed node lies within its context.
+// A draft model's deepest fed node lies within its context, and at its end where the budget reaches there.
 TEST(DraftTree, ends_where_the_context_of_its_model_ends) {
   TreeScenario s;
   const Models models = with_a_short_draft(s);
-  int within = 0, beyond = 0;
+  int within = 0, beyond = 0, to_the_end = 0;
   const auto record = [&](Host&, std::span<const DraftRequest> asked, std::span<const DraftTree> trees) {
     for (std::size_t i = 0; i < trees.size(); ++i) {
       const int length = asked[i].sequence->length(), nodes = trees[i].nodes;
@@ -48,14 +48,16 @@ TEST(DraftTree, ends_where_the_context_of_its_model_ends) {
       int levels = 0;
       for (int n = nodes - 1; n > 0; n = *trees[i].parents.row<std::int32_t>(n)) ++levels;
       EXPECT_LE(levels, std::max(0, 21 - length));
+      to_the_end += length <= 20 && levels == 21 - length;
     }
   };
   const auto backend = make_reference_backend();
   for (const char* name : {"draft_tree", "draft_dynamic"}) {
-    within = 0;
+    within = 0, to_the_end = 0;
     run_scenario(watched(s.subject({{"name", name}, {"model", "table:other"}}), record), {.engine = s.engine}, *backend,
                  models, random_requests(4, 6, 10, 40, 9));
     EXPECT_GT(within, 10);
+    EXPECT_GT(to_the_end, 0);
     EXPECT_EQ(beyond, 0);
   }
 }

@@ -24,5 +24,20 @@ TEST(TreeReport, nodes_below_an_absent_one_are_absent_too) {
   EXPECT_EQ(report.levels[1].accepted, -1);
 }
 
+TEST(TreeReport, the_accepted_child_has_its_place_among_many) {
+  std::vector<std::int32_t> parents(40, 0);
+  parents[0] = -1;
+  const std::vector<Token> tokens(40, 3);
+  std::vector<int> depth;
+  for (std::int32_t accepted = 1; accepted < 40; ++accepted) {
+    SequenceReport report;
+    report_tree(report, parents, tokens, {&accepted, 1}, depth);
+    ASSERT_EQ(report.levels.size(), 1u);
+    EXPECT_EQ(report.levels[0].children, 39);
+    EXPECT_EQ(report.levels[0].accepted, accepted - 1);
+    EXPECT_FALSE(report.rejected);
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::testing

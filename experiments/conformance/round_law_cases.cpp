@@ -55,6 +55,7 @@ void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCas
   }
   if (soundness.race) return;
   all.push_back(longest_chain(d, 1));
+  for (int seed = 1; seed <= 3; ++seed) all.push_back(warped(longest_chain(d, seed), 0, 0));
   if (has_siblings(d)) all.push_back(fullest_tree(d, 1));
   if (has_siblings(d))
     for (const int gap : {30, 40, 60, 90}) all.push_back(confident_family(d, gap, 1));

@@ -10,7 +10,7 @@ using namespace conformance;
 
 namespace {
 
-enum class Fault { none, from_level_21, from_level_51, of_200_nodes, in_long_texts };
+enum class Fault { none, from_level_21, from_level_51, of_200_nodes, in_long_texts, deep_guesses_at_0 };
 
 // Recursive rejection, which accepts too often where its fault shows.
 struct Eager {
@@ -37,7 +37,8 @@ struct Eager {
       for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
         const Token x = t.tokens[c];
         const double ratio = (t.certain(c) ? r(x) : r(x) / t.q(node)(x)) * (shows(v, t) ? 1.3 : 1);
-        if (lane.accept(ratio, {Role::accept, std::uint32_t(c), 0}))
+        const bool blind = fault == Fault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
+        if (lane.accept(blind ? 1 : ratio, {Role::accept, std::uint32_t(c), 0}))
           chosen = c;
         else if (t.certain(c))
           lane.reject_guess(r, x);
@@ -77,6 +78,7 @@ TEST_P(LargeRounds, KillWhatShowsInThemAlone) {
     const std::string why = broken(fault, GetParam());
     EXPECT_NE(why.find("64 deep"), std::string::npos) << int(fault) << ": " << why;
   }
+  EXPECT_NE(broken(Fault::deep_guesses_at_0, GetParam()).find("temperature 0"), std::string::npos);
   if (GetParam() == Drawn::chain) return;
   const std::string why = broken(Fault::of_200_nodes, GetParam());
   EXPECT_NE(why.find("256 nodes"), std::string::npos) << why;

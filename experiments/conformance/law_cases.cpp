@@ -89,7 +89,7 @@ Cases options_cases(const Candidate& c, const Environment& e) {
 
 namespace {
 
-// A prompt of some hundred tokens.
+// A prompt of several hundred tokens.
 std::vector<TestRequest> one_long_request(int vocab, int max_new_tokens) {
   TestRequest one{.prompt = {}, .max_new_tokens = max_new_tokens};
   for (const TestRequest& r : random_requests(60, vocab, 10, 1, 12))

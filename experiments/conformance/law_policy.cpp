@@ -53,10 +53,10 @@ class Followed : public LengthPolicy {
 
   // Every sequence has ended: one that comes with a known id is unknown to the policy, for whatever reason the one
   // before it ended, in its first round and, since what is left may show only after some rounds, in those that follow.
+  // Ends are odd in number, so each comes after a life that accepts and after one that rejects.
   void expect_forgotten() {
     for (const SequenceId id : known_)
-      for (std::size_t k = 0; k <= 2 * std::size(kEnds);
-           ++k) {  // each end after both, since the ends are odd in number
+      for (std::size_t k = 0; k <= 2 * std::size(kEnds); ++k) {
         live(id, k % 2 == 0,
              "sequence " + std::to_string(id) + " has ended and was forgotten, and a new one of this id");
         forget(id, kEnds[k % std::size(kEnds)]);

@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #endif
 
@@ -70,9 +71,12 @@ bool refuse_tiles() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+constexpr int kNoFilter = 77;
+
 // 0: what is left has no tiles, and computes.
 [[noreturn]] void without_tiles() {
-  if (!refuse_tiles() || tiles_are_granted()) std::_Exit(2);
+  if (!refuse_tiles()) std::_Exit(kNoFilter);
+  if (tiles_are_granted()) std::_Exit(2);
   const std::vector<std::string> found = cpu_instructions();
   const bool tiles = std::ranges::find(found, "amx") != found.end();
   std::_Exit(tiles || make_cpu_backend(1)->description().find("amx") != std::string::npos ? 1 : 0);
@@ -80,8 +84,15 @@ bool refuse_tiles() {
 
 TEST(Instructions, tiles_that_the_system_refuses_are_not_used) {
   const std::vector<std::string> all = cpu_instructions();
-  EXPECT_EXIT(without_tiles(), ::testing::ExitedWithCode(0), "");
+  bool filters = true;
+  const auto ended = [&](int status) {
+    filters = !WIFEXITED(status) || WEXITSTATUS(status) != kNoFilter;
+    return !filters || ::testing::ExitedWithCode(0)(status);
+  };
+  EXPECT_EXIT(without_tiles(), ended, "");
   EXPECT_EQ(cpu_instructions(), all);  // another process was refused
+  if (!filters) GTEST_SKIP() << "this process may not be given a filter of system calls";
+  if (std::ranges::find(all, "amx") == all.end()) GTEST_SKIP() << "nothing to refuse: there are no tiles";
 }
 #endif
 

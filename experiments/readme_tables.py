@@ -140,7 +140,7 @@ def page_of(path, name, tables, program):
     if sorted(places) != sorted(tables):
         sys.exit(f"readme_tables.py: {path} has places for the tables {', '.join(places) or 'none'}; give each of "
                  f"{', '.join(tables)} one in {name}, between <!-- table NAME --> and <!-- end of table -->.")
-    return text, PLACE.sub(lambda found: found[1] + tables[found[2]]([program]) + found[4], text)
+    return text, PLACE.sub(lambda found: found[1] + tables[found[2]]((program,)) + found[4], text)
 
 
 def main():

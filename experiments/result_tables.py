@@ -37,13 +37,9 @@ def asked(program, command, *arguments):
 
 
 @functools.cache
-def shown_once(program, name):
-    return asked(program, "show", RESULTS / name)
-
-
 def shown(program, name):
     """What `show` says of a committed sweep."""
-    return shown_once(tuple(program), name)
+    return asked(program, "show", RESULTS / name)
 
 
 def cells(program, name):
@@ -63,16 +59,14 @@ def hardly_steady(found):
 
 def source(program, name):
     """What a sweep was measured with, as sentences: the machine, the commit, how much, how much of it steady."""
-    with gzip.open(RESULTS / name, "rt") as file:
-        lines = [json.loads(line) for line in file]
-    last = {line["key"]: line for line in lines if "repeats" in line}.values()
-    machines = sorted({", ".join(filter(None, (line["machine"].get("description", ""), line["machine"]["cpu"],
-                                               f"{line['machine']['cores']} cores"))) for line in last})
-    commits = sorted({line["commit"] for line in last})
-    dates = sorted({line["date"][:10] for line in last})
-    repeats = sorted({len(line["repeats"]) for line in last})
+    runs = shown(program, name)["cells"]
+    machines = sorted({", ".join(filter(None, (run["machine"].get("description", ""), run["machine"]["cpu"],
+                                               f"{run['machine']['cores']} cores"))) for run in runs})
+    commits = sorted({run["commit"] for run in runs})
+    dates = sorted({run["date"][:10] for run in runs})
+    repeats = sorted({run["figures"]["repeats"] for run in runs})
     much = f"{' or '.join(map(str, repeats))} alternation{'s' if repeats != [1] else ''}"
-    said = (f"`{name}`: {len(last)} runs of {much}. {'; '.join(machines)}. Commit {', '.join(commits)}, "
+    said = (f"`{name}`: {len(runs)} runs of {much}. {'; '.join(machines)}. Commit {', '.join(commits)}, "
             f"{', '.join(dates)}.{hardly_steady(cells(program, name))}")
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 

@@ -40,17 +40,17 @@ class EarlyExit(InFolder):
     def setUp(self):
         super().setUp()
         (self.here / "ends.cpp").write_text(SOURCE)
-        self.library = str(self.here / "ends.so")
-        subprocess.run([COMPILER, "-shared", "-fPIC", self.here / "ends.cpp", "-o", self.library], check=True)
+        self.plugin = str(self.here / "ends.so")
+        subprocess.run([COMPILER, "-shared", "-fPIC", self.here / "ends.cpp", "-o", self.plugin], check=True)
 
     def load(self, call):
-        done = subprocess.run([PROGRAM, "list", "--plugin", self.library], env={**os.environ, "CALL": call},
+        done = subprocess.run([PROGRAM, "list", "--plugin", self.plugin], env={**os.environ, "CALL": call},
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         return done.returncode, done.stdout, done.stderr
 
     def test_each_way_to_end_the_program(self):
         for call, code in (("exit", 0), ("quick_exit", 3), ("_exit", 0), ("_Exit", 7)):
-            said = (f"foretoken: {self.library} ended the program with {call}({code}); a drafter, policy or verifier "
+            said = (f"foretoken: {self.plugin} ended the program with {call}({code}); a drafter, policy or verifier "
                     "must throw foretoken::Error instead; correct or omit it\n")
             self.assertEqual(self.load(call), (1, "", said))
 

@@ -6,6 +6,7 @@
 
 #include "experiments/sweep/workload.h"
 #include "tests/experiments/sweep/demo_runs.h"
+#include "tests/experiments/sweep/tries.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -102,13 +103,9 @@ TEST_F(Runs, TimeThatWasNotOursIsSeen) {
     });
     return m.measure["stopped_seconds"].get<double>();
   };
-  const auto once_of_ten = [&](int milliseconds, auto holds) {
-    for (int k = 0; k < 10; ++k)
-      if (holds(stopped_for(milliseconds))) return true;
-    return false;
-  };
-  EXPECT_TRUE(once_of_ten(700, [](double seconds) { return std::abs(seconds - 0.7) <= 0.1; }));
-  EXPECT_TRUE(once_of_ten(0, [](double seconds) { return seconds == 0; }));
+  const auto near = [](double seconds) { return std::abs(seconds - 0.7) <= 0.1; };
+  EXPECT_TRUE(in_one_of(10, [&] { return stopped_for(700); }, near));
+  EXPECT_TRUE(in_one_of(10, [&] { return stopped_for(0); }, [](double seconds) { return seconds == 0; }));
 }
 
 }  // namespace

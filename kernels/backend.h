@@ -180,6 +180,10 @@ class Backend {
   virtual void synchronize() {}
   // Bodies that replay() recorded so far. Recording one takes milliseconds on the host.
   virtual std::uint64_t recordings() const { return 0; }
+  // Whether replay() records a body whose key is new; it does at first. Otherwise it runs such a body as it is, and
+  // counts it in unrecorded(): that takes longer than a replay, but not the milliseconds of a recording.
+  virtual void record_new(bool on) { (void)on; }
+  virtual std::uint64_t unrecorded() const { return 0; }
   virtual std::uint64_t waits() const { return 0; }  // times that the host waited for the device so far
   // A point in time after all work that was queued so far, and the seconds between two of them (after synchronize()).
   virtual Mark mark();

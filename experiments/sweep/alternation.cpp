@@ -16,6 +16,7 @@
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/kept.h"
 #include "experiments/sweep/learning.h"
+#include "experiments/sweep/nothing_recorded.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/tracing.h"
 #include "foretoken_version.h"
@@ -112,12 +113,13 @@ class Alternation {
           const auto engine = bench_.engine(run_, side, beside_);
           const bool warm = side == Side::speculative && is_warm(run_);
           const json before = warm ? serve_before(*engine, turn) : json();
+          const NothingRecorded settled(bench_.backend(run_["engine"]), run_["measure"]["warmup"]);
           Measured found = measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_),
                                    [&](double part) { tell(turn, warm ? (1 + part) / 2 : part); });
           if (warm) found.measure["served_before"] = before;
           return found;
         },
-        run_["measure"]["warmup"], [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
+        [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
     unmeasured_seconds_ += before_seconds_;  // of what is kept; what was thrown away is counted whole
     if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
     json outputs = outputs_of(taken.measured);

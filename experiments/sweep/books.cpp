@@ -65,7 +65,7 @@ void Books::step(const StepReport& report, double wall, double processor, bool s
   stops_.step(wall, processor);
   if (steady) steady_seconds_ += wall, ++steady_steps_;
   ++steps_, rows_ += report.rows, cut_ += report.cut, preempted_ += report.preempted, recorded_ += report.recorded,
-      phases_ += report.phases;
+      unrecorded_ += report.unrecorded, phases_ += report.phases;
   add_time(report, steady);
   for (const SequenceReport& r : report.sequences) {
     const std::size_t job = job_of_.at(r.id);
@@ -125,6 +125,7 @@ Measured Books::close(double wall) {
                {"step_blocks", blocks_.as_json()},
                {"preempted", preempted_},
                {"recorded", recorded_},
+               {"unrecorded", unrecorded_},
                {"steady", {{"seconds", steady_seconds_}, {"steps", steady_steps_}}},
                {"gaps", gaps_.as_json()},
                {"stopped_seconds", stops_.seconds()},
@@ -171,7 +172,7 @@ void Books::start(std::size_t job, Clock::time_point now) {
 void Books::add_time(const StepReport& report, bool steady) {
   const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
   const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
-  if (prompts || report.recorded > 0 || report.rows == 0 || !judged) return;
+  if (prompts || report.recorded > 0 || report.unrecorded > 0 || report.rows == 0 || !judged) return;
   StepsOfRows& s = steps_of_rows_[report.rows];
   int levels = 0;
   for (const SequenceReport& r : report.sequences)

@@ -65,7 +65,7 @@ class Books {
   ChildCounts children_;
   std::map<int, StepsOfRows> steps_of_rows_;
   StepBlocks blocks_;  // of the steady window
-  long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0;
+  long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0, unrecorded_ = 0;
   std::size_t finished_ = 0;
   int context_ = 0;  // of the conversations of which turns were left out
 };

@@ -27,29 +27,26 @@ void Agreement::add(const json& outputs_a, const json& outputs_b) {
   }
 }
 
-Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again) {
-  constexpr int kMost = 3;
+Taken measure_kept(const std::function<Measured()>& measure, const std::function<void()>& again) {
+  constexpr std::size_t kMost = 3;
   constexpr double kStopped = 0.02;  // of the time
   std::vector<Measured> thrown;
   Taken taken;
-  for (int stopped = 0;;) {
+  for (;;) {
     Measured found = measure();
     const double seconds = found.measure.at("seconds"), lost = found.measure.value("stopped_seconds", 0.0);
-    const bool recorded = settle && thrown.empty() && found.measure.at("recorded") != 0,
-               halted = lost > kStopped * (seconds - found.measure.value("idle_seconds", 0.0));
-    if (!recorded && !halted) {
+    if (lost <= kStopped * (seconds - found.measure.value("idle_seconds", 0.0))) {
       taken.measured = std::move(found);
       break;
     }
-    if (halted && ++stopped == kMost)
+    if (thrown.size() + 1 == kMost)
       throw Error(
           "in each of three measurements the process got no processor for a while, the last time for " +
           std::to_string(std::lround(lost)) + " of " + std::to_string(std::lround(seconds)) +
           " s: it was stopped, or it waited for memory or files; run it again on a machine that does not suspend "
           "it and has room for the model");
-    json why{{"reason", halted ? "the process was stopped" : "forwards were recorded"}, {"seconds", seconds}};
-    why[halted ? "stopped_seconds" : "recorded"] = halted ? json(lost) : found.measure.at("recorded");
-    taken.thrown_away.push_back(std::move(why));
+    taken.thrown_away.push_back(
+        {{"reason", "the process was stopped"}, {"seconds", seconds}, {"stopped_seconds", lost}});
     thrown.push_back(std::move(found));
     again();
   }

@@ -22,16 +22,15 @@ struct Agreement {
   void add(const nlohmann::json& outputs_a, const nlohmann::json& outputs_b);
 };
 
-// A measurement that counts, and those before it that do not: [{"reason", "seconds", "recorded" or "stopped_seconds",
+// A measurement that counts, and those before it that do not: [{"reason", "seconds", "stopped_seconds",
 // "differing_texts"}], whose outputs were compared with its.
 struct Taken {
   Measured measured;
   nlohmann::json thrown_away = nlohmann::json::array();
 };
-// Measures again, after again(), where a device recorded forwards meanwhile (milliseconds each; the same requests have
-// the same forwards, which are then replayed; once, and only with `settle`), or where the process was stopped for more
-// than 2 % of the time. Stopped in each of three measurements is an Error.
-Taken measure_kept(const std::function<Measured()>& measure, bool settle, const std::function<void()>& again);
+// Measures again, after again(), where the process was stopped for more than 2 % of the time. Stopped in each of three
+// measurements is an Error.
+Taken measure_kept(const std::function<Measured()>& measure, const std::function<void()>& again);
 
 // The numbers of the jobs that a MEASURE left out, whose requests it lacks.
 std::set<std::size_t> left_out_of(const nlohmann::json& measure);

@@ -131,10 +131,10 @@ std::vector<RunKey> keys_of_engine() {
              "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
              "other devices; fast: results may differ by rounding",
              {"fast", "invariant"}),
-      integer("/engine/step_rows", 0, 0, 1e6,
-              "the most rows (tokens) of one target forward, at least batch; 0: batch times the policy's nodes, and "
-              "512 more "
-              "for prompts"),
+      integer(
+          "/engine/step_rows", 0, 0, 1e6,
+          "the most rows (tokens) of one target forward, at least batch; 0: batch times the policy's nodes, and for "
+          "prompts 32 times batch, but 512 to 8192"),
       integer("/engine/page_rows", 16, 1, 4096,
               "positions of the target in one page of the KV pool; from 16 on rounded down to a multiple of 8"),
       integer("/engine/memory_mib", 256, 1, 1e7,
@@ -204,7 +204,7 @@ std::vector<RunKey> keys_of_measure() {
       integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
       boolean("/measure/warmup", true,
-              "serve a few short requests unmeasured first, and measure again where a device had forwards to record"),
+              "serve a few short requests unmeasured first, and record no forward of a device after them"),
       later(boolean(
           "/measure/keep_outputs", false,
           "keep the generated texts of both sides with the first alternation's requests, so that they can be scored")),

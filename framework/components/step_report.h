@@ -54,6 +54,7 @@ struct StepReport {
                  // rows or the pool no more pages
   int waits = 0;                 // times that the host waited for the device
   int recorded = 0;              // forwards that the device recorded for replay; such a step takes longer than others
+  int unrecorded = 0;            // forwards that it would have recorded, had Backend::record_new not told it otherwise
   int preempted = 0;             // sequences that gave back their memory and will be recomputed
   int waiting = 0, running = 0;  // after the step
   int pages_in_use = 0;

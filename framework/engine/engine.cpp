@@ -37,21 +37,20 @@ int page_count(const EngineOptions& options, const Model& target, const Backend&
   return int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
 }
 
-constexpr int kMostRows = 1 << 20;
-
 // The most rows of roots and trees in a step, as "logits_mib" bounds them.
 int judged_rows(const EngineOptions& o, int vocab) {
+  constexpr int kMostRows = 1 << 20;
   // Bytes of one row: the target's logits, the draft's, and a raw copy.
   const std::int64_t bytes = 3 * std::int64_t(sizeof(float)) * vocab, rows = (o.logits_mib << 20) / bytes;
   return o.logits_mib == 0 ? kMostRows : int(std::clamp<std::int64_t>(rows, o.batch, kMostRows));
 }
 
-// Prompts have rows of their own beside the trees, or at a large batch the trees would leave them none, and places
-// would stay empty. 512: whole tiles of the matrix kernels.
+// Prompts have rows of their own beside the trees, which would leave them none, and places empty: 32 rows a place read
+// prompts of 160 tokens for outputs of five rounds. 512: whole tiles of the matrix kernels.
 Scheduler::Rows step_rows(const EngineOptions& o, const Budget& most, int judged) {
-  constexpr int kPromptRows = 512;
   if (o.step_rows > 0) return {.all = o.step_rows, .judged = judged};
-  return {.all = kPromptRows + std::min(o.batch * most.nodes, judged), .judged = judged, .prompts = kPromptRows};
+  const int prompts = 32 * std::clamp(o.batch, 16, 256);
+  return {.all = prompts + std::min(o.batch * most.nodes, judged), .judged = judged, .prompts = prompts};
 }
 
 // To be called in the handler of what `who` threw for a sequence. The first reason stays.
@@ -145,7 +144,7 @@ void Engine::cancel(SequenceId id) {
 StepReport Engine::step() {
   StepReport report;
   const double begin = host_clock();
-  const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings();
+  const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings(), unrecorded = backend_.unrecorded();
   retire(report);  // requests that were cancelled since the last step
   Plan plan = scheduler_.next(queues_, *this, most_);
   report.preempted = plan.preempted;
@@ -177,6 +176,7 @@ StepReport Engine::step() {
   p.deliver = host_clock() - known, p.total = host_clock() - begin;
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
+  report.unrecorded = int(backend_.unrecorded() - unrecorded);
   hand_out(report);
   return report;
 }

@@ -19,7 +19,8 @@ namespace foretoken {
 struct EngineOptions {
   int batch = 4;       // the most sequences running at once
   int step_rows = 0;   // the most rows of one target forward, at least `batch`; 0: `batch` times the most nodes
-                       // of the policy (fewer where logits_mib says so), and 512 more for prompts
+                       // of the policy (fewer where logits_mib says so), and for prompts 32 times `batch`, but
+                       // 512 to 8192
   int page_rows = 16;  // positions of the target in one page; from 16 on rounded down to multiples of 8
   std::int64_t memory_mib = 256;  // MiB of all caches together
   std::int64_t logits_mib = 0;    // MiB of a step's logits, the draft's distributions and raw copies: bounds the nodes

@@ -83,7 +83,10 @@ bool CudaReplays::run(std::span<const std::int64_t> key, const std::function<voi
   const auto known = by_key_.find(key);
   if (known == by_key_.end()) {
     body();  // fills caches, and keeps the device busy while the host records
-    keep(Key(key.begin(), key.end()), record(key, body));
+    if (records_)
+      keep(Key(key.begin(), key.end()), record(key, body));
+    else
+      ++unrecorded_;
     return false;
   }
   entries_.splice(entries_.begin(), entries_, known->second);
@@ -108,6 +111,8 @@ void CudaBackend::replay(std::span<const std::int64_t> key, const std::function<
   if (replays_->run(key, body, result)) needs_barrier_ = true;
 }
 std::uint64_t CudaBackend::recordings() const { return replays_->recordings(); }
+void CudaBackend::record_new(bool on) { replays_->record_new(on); }
+std::uint64_t CudaBackend::unrecorded() const { return replays_->unrecorded(); }
 bool CudaBackend::recording() const { return replays_->recording(); }
 
 }  // namespace foretoken

@@ -24,11 +24,13 @@ class CudaReplays {
   ~CudaReplays();
   CudaReplays(const CudaReplays&) = delete;
 
-  // The first run of a key runs the body and then records it; later runs replay the recording. Returns whether a graph
-  // was launched.
+  // The first run of a key runs the body and then records it, where new keys are recorded; later runs replay the
+  // recording. Returns whether a graph was launched.
   bool run(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result);
   bool recording() const { return recording_; }
   std::uint64_t recordings() const { return recordings_; }
+  void record_new(bool on) { records_ = on; }
+  std::uint64_t unrecorded() const { return unrecorded_; }
   bool compares() const { return compares_; }
 
  private:
@@ -64,8 +66,8 @@ class CudaReplays {
   bool compares_;
   std::list<Entry> entries_;  // most recently used first
   std::map<Key, std::list<Entry>::iterator, Before> by_key_;
-  bool recording_ = false, running_ = false;
-  std::uint64_t recordings_ = 0;
+  bool records_ = true, recording_ = false, running_ = false;
+  std::uint64_t recordings_ = 0, unrecorded_ = 0;
 };
 
 }  // namespace foretoken

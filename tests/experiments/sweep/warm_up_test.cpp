@@ -1,4 +1,4 @@
-// The warm-up requests of a run, and when a run is measured again.
+// The warm-up requests of a run, when a run is measured again, and what alternations are compared by.
 #include <set>
 #include <vector>
 
@@ -6,6 +6,8 @@
 
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/kept.h"
+#include "experiments/sweep/nothing_recorded.h"
+#include "kernels/reference/reference_backend.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -42,42 +44,44 @@ TEST(WarmUp, meets_every_size_of_a_batch_and_prompts_among_decoding) {
   }
 }
 
-// A measurement of one request that generated `text`.
-Measured measurement(int recorded, double stopped, std::vector<Token> text = {1, 2}) {
-  return {{{"recorded", recorded}, {"stopped_seconds", stopped}, {"seconds", 10.0}}, {std::move(text)}, {""}};
+TEST(NothingRecorded, lasts_as_long_as_it_lives_where_it_is_asked_for) {
+  struct Device : ReferenceBackend {
+    void record_new(bool on) override { records = on; }
+    bool records = true;
+  } device;
+  for (const bool asked : {true, false}) {
+    {
+      const NothingRecorded settled(device, asked);
+      EXPECT_EQ(device.records, !asked);
+    }
+    EXPECT_TRUE(device.records);
+  }
 }
 
-TEST(MeasureKept, what_a_device_recorded_on_the_way_is_measured_again_and_once) {
-  const auto of = [](std::vector<int> recorded, bool settle = true) {
-    std::size_t asked = 0, again = 0;
-    const Taken taken = measure_kept([&] { return measurement(recorded.at(asked++), 0); }, settle, [&] { ++again; });
-    EXPECT_EQ(again + 1, asked);
-    EXPECT_EQ(taken.thrown_away.size() + 1, asked);
-    EXPECT_EQ(taken.measured.measure["recorded"], recorded[asked - 1]) << "the last one counts";
-    return asked;
-  };
-  EXPECT_EQ(of({0}), 1u);
-  EXPECT_EQ(of({1, 0}), 2u);
-  EXPECT_EQ(of({200, 200}), 2u) << "a device that always records is not measured forever";
-  EXPECT_EQ(of({200}, false), 1u);
+// A measurement of one request that generated `text`.
+Measured measurement(double stopped, std::vector<Token> text = {1, 2}) {
+  return {{{"stopped_seconds", stopped}, {"seconds", 10.0}}, {std::move(text)}, {""}};
 }
 
 TEST(MeasureKept, says_what_was_thrown_away_and_compares_its_outputs) {
-  std::size_t asked = 0;
-  const std::vector<Measured> all = {measurement(7, 0), measurement(0, 0.5, {1, 3}), measurement(0, 0.1)};
-  const Taken taken = measure_kept([&] { return all.at(asked++); }, true, [] {});
-  ASSERT_EQ(taken.thrown_away.size(), 2u) << "2 % of the time may be lost";
-  EXPECT_EQ(taken.thrown_away[0],
-            nlohmann::json(
-                {{"reason", "forwards were recorded"}, {"recorded", 7}, {"seconds", 10.0}, {"differing_texts", 0}}));
-  EXPECT_EQ(taken.thrown_away[1], nlohmann::json({{"reason", "the process was stopped"},
-                                                  {"stopped_seconds", 0.5},
-                                                  {"seconds", 10.0},
-                                                  {"differing_texts", 1}}));
+  std::size_t asked = 0, again = 0;
+  const std::vector<Measured> all = {measurement(7), measurement(0.5, {1, 3}), measurement(0.1)};
+  const Taken taken = measure_kept([&] { return all.at(asked++); }, [&] { ++again; });
+  EXPECT_EQ(again, 2u);
+  EXPECT_EQ(taken.measured.measure["stopped_seconds"], 0.1) << "2 % of the time may be lost";
+  ASSERT_EQ(taken.thrown_away.size(), 2u);
+  const auto thrown = [](double stopped, int differing) {
+    return nlohmann::json({{"reason", "the process was stopped"},
+                           {"stopped_seconds", stopped},
+                           {"seconds", 10.0},
+                           {"differing_texts", differing}});
+  };
+  EXPECT_EQ(taken.thrown_away[0], thrown(7, 0));
+  EXPECT_EQ(taken.thrown_away[1], thrown(0.5, 1));
 }
 
 TEST(MeasureKept, a_process_that_is_always_stopped_measures_nothing) {
-  const auto stopped = [] { return measure_kept([] { return measurement(0, 4); }, true, [] {}); };
+  const auto stopped = [] { return measure_kept([] { return measurement(4); }, [] {}); };
   EXPECT_TRUE(says(sentence_of([&] { stopped(); }), "in each of three measurements", "4 of 10 s"));
 }
 

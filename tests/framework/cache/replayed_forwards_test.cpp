@@ -45,17 +45,22 @@ class Recording final : public ReferenceBackend {
     body_ = &seen;
     body();
     body_ = nullptr;
-    const auto [known, fresh] = bodies.emplace(Numbers(key.begin(), key.end()), seen);
+    const Numbers name(key.begin(), key.end());
+    if (!records && !bodies.contains(name)) return void(++without);
+    const auto [known, fresh] = bodies.emplace(name, seen);
     recorded += fresh, replayed += !fresh, wrong += known->second != seen;
   }
   int padded(int n) const override { return n <= few ? n : (n + 15) / 16 * 16; }
   std::uint64_t recordings() const override { return std::uint64_t(recorded); }
+  void record_new(bool on) override { records = on; }
+  std::uint64_t unrecorded() const override { return std::uint64_t(without); }
   void note(const Numbers& numbers) {
     if (body_) body_->insert(body_->end(), numbers.begin(), numbers.end());
   }
 
-  int few = 1 << 20;                          // sizes up to that are not padded
-  int recorded = 0, replayed = 0, wrong = 0;  // wrong: another body has the key
+  int few = 1 << 20;  // sizes up to that are not padded
+  bool records = true;
+  int recorded = 0, replayed = 0, without = 0, wrong = 0;  // wrong: another body has the key
   std::map<Numbers, Numbers> bodies;
   std::set<std::int64_t> sizes;  // bytes of its blocks
 
@@ -222,6 +227,31 @@ TEST_F(ReplayedForwards, inputs_with_a_new_address_are_another_body) {
     while (!e->idle()) (void)e->step();
   }
   EXPECT_EQ(recording->wrong, 0);
+}
+
+TEST_F(ReplayedForwards, a_device_that_records_nothing_new_emits_the_same) {
+  configs.drafter = {{"name", "none"}};
+  options.reuse_prefixes = false;
+  const auto e = engine();
+  std::set<std::vector<Token>> texts;
+  const auto serve = [&](int requests) {
+    for (int i = 0; i < requests; ++i) e->submit(request(Tokens(4, 1), 5));
+    std::pair<int, int> of;  // recorded, and not
+    while (!e->idle()) {
+      const StepReport r = e->step();
+      of.first += r.recorded, of.second += r.unrecorded;
+      for (const Sequence& s : r.finished) texts.insert(s.tokens);
+    }
+    return of;
+  };
+  EXPECT_GT(serve(1).first, 0);
+  backend->record_new(false);
+  EXPECT_EQ(serve(1), std::pair(0, 0)) << "what it knows is replayed";
+  const auto [none, unrecorded] = serve(3);
+  EXPECT_TRUE(none == 0 && unrecorded > 0) << "sizes of three requests";
+  backend->record_new(true);
+  EXPECT_EQ(serve(3), std::pair(unrecorded, 0));
+  EXPECT_EQ(texts.size(), 1u);
 }
 
 TEST_F(ReplayedForwards, a_forward_of_many_rows_is_not_recorded) {

@@ -38,7 +38,8 @@ TEST(StepReport, a_sequence_that_failed_is_an_error_for_who_needs_all) {
 TEST(StepReport, begins_with_nothing) {
   const StepReport r;
   EXPECT_TRUE(r.sequences.empty() && r.finished.empty());
-  for (const int n : {r.rows, r.cut, r.waits, r.recorded, r.preempted, r.waiting, r.running, r.pages_in_use})
+  for (const int n :
+       {r.rows, r.cut, r.waits, r.recorded, r.unrecorded, r.preempted, r.waiting, r.running, r.pages_in_use})
     EXPECT_EQ(n, 0);
   const Phases& p = r.phases;
   for (const double s : {p.schedule, p.draft_forward, p.draft_other, p.target_forward, p.verify, p.deliver, p.total})

@@ -148,6 +148,17 @@ TEST_F(Budgets, prompts_are_read_beside_the_trees_of_a_full_step) {
   EXPECT_EQ(e->step().rows, 3 * 200 + (700 - 1 - 512) + 200);
 }
 
+TEST_F(Budgets, prompts_of_a_large_batch_have_more_rows) {
+  models = conformance::table_models({.vocab = 5, .positions = 4096});
+  options.step_rows = 0;
+  for (const auto& [batch, rows] : {std::pair{15, 512}, std::pair{16, 512}, std::pair{17, 544}, std::pair{64, 2048}}) {
+    options.batch = batch;
+    const auto e = wide_trees(2, {2, 1}, {2, 1});
+    for (int i = 0; i < batch; ++i) e->submit(request(conformance::Tokens(4000, 1), 3));
+    EXPECT_EQ(e->step().rows, rows) << batch;
+  }
+}
+
 TEST_F(Budgets, the_memory_for_logits_bounds_the_trees_of_a_step) {
   models = conformance::table_models({.vocab = 4000, .positions = 64});
   options.logits_mib = 1;  // 21 rows of logits, draft logits and raw copies, of 4 bytes a token

@@ -1,4 +1,6 @@
 // Bodies that the CUDA backend records and replays.
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include "kernels/error.h"
@@ -63,6 +65,27 @@ TEST(CudaReplays, the_one_that_was_not_used_for_longest_goes) {
   EXPECT_EQ(recorded(4), 1u);  // replaces 3
   for (std::int64_t body : {1, 2, 4}) EXPECT_EQ(recorded(body), 0u);
   EXPECT_EQ(recorded(3), 1u);
+  EXPECT_NO_THROW(cuda->synchronize());
+}
+
+TEST(CudaReplays, what_is_new_is_not_recorded_where_it_is_not_to_be) {
+  const auto cuda = make_gpu({});
+  const Tensor y = cuda->upload(random_tensor({4, 96}, 1));
+  int runs = 0;
+  const auto counted = [&](std::int64_t body) {
+    cuda->replay(std::array{body}, [&] {
+      ++runs;
+      cuda->add(y, y);
+    });
+    return std::tuple(runs, cuda->recordings(), cuda->unrecorded());
+  };
+  EXPECT_EQ(counted(1), std::tuple(2, 1u, 0u)) << "run, then recorded";
+  cuda->record_new(false);
+  EXPECT_EQ(counted(1), std::tuple(2, 1u, 0u)) << "replayed";
+  EXPECT_EQ(counted(2), std::tuple(3, 1u, 1u));
+  EXPECT_EQ(counted(2), std::tuple(4, 1u, 2u));
+  cuda->record_new(true);
+  EXPECT_EQ(counted(2), std::tuple(6, 2u, 2u));
   EXPECT_NO_THROW(cuda->synchronize());
 }
 

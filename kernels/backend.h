@@ -180,6 +180,8 @@ class Backend {
   virtual void synchronize() {}
   // Bodies that replay() recorded so far. Recording one takes milliseconds on the host.
   virtual std::uint64_t recordings() const { return 0; }
+  // Whether replay() records bodies at all.
+  virtual bool records() const { return false; }
   // Whether replay() records a body whose key is new; it does at first. Otherwise it runs such a body as it is, and
   // counts it in unrecorded(): that takes longer than a replay, but not the milliseconds of a recording.
   virtual void record_new(bool on) { (void)on; }

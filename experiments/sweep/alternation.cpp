@@ -66,7 +66,7 @@ class Alternation {
   void warm_up() {
     if (!run_["measure"]["warmup"].get<bool>()) return;
     const std::size_t batch = run_["engine"]["batch"];
-    const std::vector<Job> few = warm_up_jobs(jobs_, batch);
+    const std::vector<Job> few = warm_up_jobs(jobs_, batch, bench_.backend(run_["engine"]).records());
     for (const Side side : kSides)
       if (side == Side::speculative || !shared_ || !shared_->known(run_))
         measure(*bench_.engine(run_, side, beside_), few, int(batch), [](double) { check_interrupt(); });

@@ -85,6 +85,7 @@ class CudaBackend final : public Backend {
   // ---- running (cuda_backend.cu, replay.cu) ----
   void replay(std::span<const std::int64_t> key, const std::function<void()>& body, const Tensor& result) override;
   std::uint64_t recordings() const override;
+  bool records() const override { return true; }
   void record_new(bool on) override;
   std::uint64_t unrecorded() const override;
   int padded(int n) const override;

@@ -24,6 +24,14 @@ double students(double freedom) {
   return found;
 }
 
+double mean_variance(const std::vector<double>& values) {
+  const double n = double(values.size());
+  double mean = 0, squares = 0;
+  for (const double x : values) mean += x / n;
+  for (const double x : values) squares += (x - mean) * (x - mean);
+  return squares / (n - 1) / n;
+}
+
 // The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
 std::pair<double, double> spread(std::vector<double> deviations) {
   std::erase_if(deviations, [](double d) { return !std::isfinite(d); });

@@ -10,6 +10,9 @@ constexpr double kTail = 0.025;  // of an interval, on each side
 double normal();                  // the quantile of the normal distribution that bounds the middle 95 %
 double students(double freedom);  // that of Student's; of freedoms an eighth apart below 64
 
+// The variance of the mean of values, of at least two.
+double mean_variance(const std::vector<double>& values);
+
 // The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
 std::pair<double, double> spread(std::vector<double> deviations);
 

@@ -7,6 +7,7 @@
 #include "experiments/report/divide.h"
 #include "experiments/report/latency.h"
 #include "experiments/report/summary.h"
+#include "experiments/report/throughput.h"
 
 namespace foretoken {
 namespace {
@@ -30,6 +31,7 @@ struct Sums {
   double tokens = 0, steady_tokens = 0, steady_seconds = 0;
   double latencies = 0, whole = 0;  // requests that are in latencies; their seconds from arrival to end
   double decode_tokens = 0, decode_seconds = 0;
+  ServedQueue served = {};
 };
 
 bool meets(const json& request, const Load& load) {
@@ -47,6 +49,8 @@ Sums sums_of(const json& measure, const Load& load, const std::set<int>& left_ou
     const double queued = r.at("queued").get<double>(), tokens = r.at("tokens").get<double>();
     ++s.requests, s.ended += ended, s.within += ended && meets(r, load);
     s.waiting += r.at("arrival").get<double>() < last && r.at("arrival").get<double>() + queued > last;
+    s.served.requests.push_back(
+        {r.at("arrival").get<double>(), r.at("arrival").get<double>() + r.at("seconds").get<double>()});
     s.tokens += tokens, s.steady_tokens += r.at("steady_tokens").get<double>(),
         s.steady_seconds += r.at("steady_seconds").get<double>();
     if (left_out.contains(r.at("prompt").get<int>())) continue;
@@ -54,6 +58,8 @@ Sums sums_of(const json& measure, const Load& load, const std::set<int>& left_ou
     ++s.latencies, s.whole += r.at("seconds").get<double>();
     s.decode_tokens += tokens - r.value("first_tokens", 1.0), s.decode_seconds += r.at("decode_seconds").get<double>();
   }
+  std::ranges::sort(s.served.requests, {}, &ServedQueue::Request::arrival);
+  s.served.tokens = s.tokens, s.served.seconds = s.seconds;
   return s;
 }
 
@@ -70,7 +76,7 @@ Interval interval_over(const Measurements& m) {
   return positive ? paired_interval(m) : Interval{ratio_of_totals(m.terms), kUnknown, kUnknown};
 }
 
-LoadFigures figures_of(const std::vector<Sums>& all, const Load& load) {
+LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, int places) {
   const auto total = [&](double Sums::* part) {
     double sum = 0;
     for (const Sums& s : all) sum += s.*part;
@@ -81,7 +87,9 @@ LoadFigures figures_of(const std::vector<Sums>& all, const Load& load) {
   };
   LoadFigures found;
   found.served = divide(total(&Sums::ended), total(&Sums::seconds));
-  found.tokens_per_second = interval_over(rate(&Sums::tokens));
+  std::vector<ServedQueue> queues;
+  for (const Sums& s : all) queues.push_back(s.served);
+  found.tokens_per_second = throughput_interval(queues, load.rate, places);
   found.busy = 1 - divide(total(&Sums::idle), total(&Sums::seconds));
   found.capacity = divide(divide(total(&Sums::steady_tokens), total(&Sums::steady_seconds)),
                           divide(total(&Sums::tokens), total(&Sums::requests)));
@@ -120,7 +128,7 @@ std::optional<Load> load_of(const json& run, const json& repeats, const std::set
     std::vector<Sums> all;
     std::vector<double> queue;
     for (const json& repeat : repeats) all.push_back(sums_of(repeat.at(side), load, left_out, queue));
-    figures = figures_of(all, load);
+    figures = figures_of(all, load, run.at("engine").at("batch"));
     figures.queue = quantiles_of(std::move(queue));
     return all;
   };

@@ -18,7 +18,8 @@ struct Quantiles {
 };
 
 // One side, over all alternations. Intervals are over alternations: requests of one of them wait for each other, so
-// they are not independent, and each alternation has arrivals of its own. One alternation has none.
+// they are not independent, and each alternation has arrivals of its own. One alternation has none. That of tokens per
+// second is throughput_interval().
 struct LoadFigures {
   double served = 0;  // requests that ended, without failed ones, / seconds until the last ended
   Interval tokens_per_second = Interval::unknown();  // over the same seconds, so the rate caps it

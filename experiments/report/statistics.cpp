@@ -37,17 +37,8 @@ std::vector<double> deviations(std::span<const Term> terms, double (*scale)(doub
   return found;
 }
 
-// The variance of the mean of values, of at least two.
-double mean_variance(const std::vector<double>& values) {
-  const double n = double(values.size());
-  double mean = 0, squares = 0;
-  for (const double x : values) mean += x / n;
-  for (const double x : values) squares += (x - mean) * (x - mean);
-  return squares / (n - 1) / n;
-}
-
-// That of the logarithms of the alternations' ratios.
-double mean_variance(const std::vector<Term>& repeats) {
+// The variance of the mean of the logarithms of the alternations' ratios.
+double logarithm_variance(const std::vector<Term>& repeats) {
   std::vector<double> logs;
   for (const Term& t : repeats) logs.push_back(std::log(ratio_of_totals(std::span(&t, 1))));
   return mean_variance(logs);
@@ -104,7 +95,7 @@ std::vector<Term> totals_of_repeats(const Measurements& measured) {
 // V(both) is the variance of a mean over two ways (Cameron, Gelbach and Miller 2011). At least half is left, since the
 // difference is uncertain.
 double machine_variance(const Measurements& measured) {
-  const double whole = mean_variance(totals_of_repeats(measured)), n = measured.prompts, r = measured.repeats;
+  const double whole = logarithm_variance(totals_of_repeats(measured)), n = measured.prompts, r = measured.repeats;
   if (n < 2) return whole;
   const std::vector<double> each = influences(measured.terms), prompts = influences(totals_of_prompts(measured)),
                             repeats = influences(totals_of_repeats(measured));
@@ -208,7 +199,8 @@ Resampled resampled(const Measurements& measured) {
   Resampled found{value};
   add_prompts(measured, 1, found);
   if (measured.repeats > 1)
-    found.machine = std::sqrt(mean_variance(totals_of_repeats(measured))), found.machine_freedom = measured.repeats - 1;
+    found.machine = std::sqrt(logarithm_variance(totals_of_repeats(measured))),
+    found.machine_freedom = measured.repeats - 1;
   return found;
 }
 

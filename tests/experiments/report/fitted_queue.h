@@ -7,12 +7,15 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/load.h"
+#include "experiments/report/results.h"
 
 namespace foretoken::test {
 
@@ -27,6 +30,20 @@ class FittedQueue {
     fit(line.at("repeats"));
   }
 
+  // The same on a machine whose speed does not vary between alternations.
+  FittedQueue steady() const {
+    FittedQueue found = *this;
+    found.machine_ = {};
+    return found;
+  }
+
+  FittedQueue with_places(int places) const {
+    FittedQueue found = *this;
+    found.places_ = places;
+    return found;
+  }
+
+  int places() const { return places_; }
   std::size_t requests() const { return requests_[0].size(); }
 
   // Requests per second, so many times as many as plain decoding serves with all places taken.
@@ -38,7 +55,8 @@ class FittedQueue {
 
   // A run with this load, whose limits are as long as some of plain decoding's steps.
   json run(double load, double ttft_steps, double tpot_steps) const {
-    return {{"workload",
+    return {{"engine", {{"batch", places_}}},
+            {"workload",
              {{"rate", rate(load)}, {"ttft_limit", ttft_steps * step_[1]}, {"tpot_limit", tpot_steps * step_[1]}}}};
   }
 
@@ -131,5 +149,19 @@ class FittedQueue {
   double step_[2] = {};
   std::array<double, 3> machine_{};  // the Cholesky factor of the covariance of both sides
 };
+
+// Every ninth committed line, of one and of four places, of 24 and of 60 requests, and four lines of a machine whose
+// speed varied much more.
+inline std::vector<FittedQueue> fitted_queues() {
+  const std::string root = FORETOKEN_SOURCE_DIR;
+  std::vector<FittedQueue> found;
+  int line = 0;
+  for (const char* name : {"lengths", "quickstart"})
+    for (const nlohmann::json& l : load_results(root + "/experiments/results/cpu/" + name + ".jsonl.gz"))
+      if (l.contains("repeats") && line++ % 9 == 0) found.emplace_back(l);
+  std::ifstream noisy(root + "/tests/data/noisy_quickstart.jsonl");
+  for (std::string l; std::getline(noisy, l);) found.emplace_back(nlohmann::json::parse(l));
+  return found;
+}
 
 }  // namespace foretoken::test

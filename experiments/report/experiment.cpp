@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "experiments/report/divide.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -34,8 +35,8 @@ void add_requests(const json& measure, int repeat, Prompts& side, Experiment& e)
     served.accepted += request.at("accepted").get<double>();
     served.decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
     served.decode_seconds += request.at("decode_seconds").get<double>();
-    served.steady_tokens += request.value("steady_tokens", 0.0);
-    served.steady_seconds += request.value("steady_seconds", 0.0);
+    served.steady_tokens += request.value("steady_tokens", kUnknown);
+    served.steady_seconds += request.value("steady_seconds", kUnknown);
     add_counts(request, "tested_at", served.tested_at), add_counts(request, "accepted_at", served.accepted_at);
     shares += request.at("share_seconds").get<double>();
     if (request.contains("category") && request["category"].is_string()) e.category[prompt] = request["category"];

@@ -12,7 +12,8 @@ namespace foretoken {
 // What one prompt did in one alternation, on one side; several requests may have served it.
 struct Served {
   double tokens = 0, seconds = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
-  double steady_tokens = 0, steady_seconds = 0;  // while all places were taken; 0: never, or an older line
+  // While all places were taken. 0 seconds: they never were; NaN, as MemoryFigures: the line is older and does not say.
+  double steady_tokens = 0, steady_seconds = 0;
   double decode_tokens = 0, decode_seconds = 0;  // after the first round
   std::vector<double> tested_at, accepted_at;    // by position
 };

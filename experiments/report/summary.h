@@ -67,7 +67,7 @@ struct LatencyFigures {
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
-  double steady_seconds = 0;   // while all places of the batch were taken
+  double steady_seconds = 0;   // while all places of the batch were taken; NaN: the lines are older than this figure
   double log_probability = 0;  // of a token, mean; NaN where the run did not ask for it
   LatencyFigures latency;
   double cut = 0;                // trees with fewer nodes than the policy requested, for lack of rows or pages
@@ -124,9 +124,10 @@ struct Summary {
   Interval speedup, tokens_per_second;
   bool prompts_alone = false;
   Samples samples;
-  // The same while all places of the batch were taken, without filling and draining it; unknown in older lines.
+  // The same while all places of the batch were taken, without filling and draining it; unknown where they never were,
+  // and in older lines.
   Interval steady_speedup;
-  double steady_share = 0;       // of the time of speculation
+  double steady_share = 0;       // of the time of speculation; 0: they never were, NaN: an older line
   Interval decode_speedup;       // of the rates after each request's first round
   double acceptance_length = 1;  // 1 + accepted / rounds with a draft, as vLLM has it; 1 where nothing was drafted
   double question_speedup = 0;   // mean over prompts of their tokens / seconds, over the baseline's: Spec-Bench

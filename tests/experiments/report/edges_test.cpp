@@ -6,6 +6,7 @@
 
 #include "experiments/report/axes.h"
 #include "experiments/report/child_acceptance.h"
+#include "experiments/report/experiment.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tables.h"
 #include "framework/decode/draft_tree.h"
@@ -110,6 +111,30 @@ TEST(SteadyShare, IsMarkedWhereItIsShort) {
         request["steady_seconds"] = share * request["share_seconds"].get<double>();
     EXPECT_EQ(marked(), share < 0.75) << share;
   }
+}
+
+// A window that never began has the length 0; of one that the line does not mention no length is known.
+TEST(SteadyWindow, IsUnknownInOlderLinesAndEmptyWhereItNeverBegan) {
+  json line = test::worked_line();
+  const auto served = [&] { return read_experiment(line["repeats"]).speculative.at(0).at(0); };
+  const auto set = [&](const json& tokens, const json& seconds) {
+    for (json& repeat : line["repeats"])
+      for (const char* side : {"speculative", "baseline"})
+        for (json& request : repeat[side]["requests"])
+          request["steady_tokens"] = tokens, request["steady_seconds"] = seconds;
+  };
+  EXPECT_TRUE(std::isnan(served().steady_seconds) && std::isnan(served().steady_tokens));
+  EXPECT_FALSE(summarize(line).steady_speedup.known());
+  set(0, 0.0);
+  EXPECT_EQ(served().steady_seconds, 0);
+  EXPECT_EQ(served().steady_tokens, 0);
+  EXPECT_FALSE(summarize(line).steady_speedup.known());
+  set(2, 0.25);
+  EXPECT_EQ(std::fmod(served().steady_seconds, 0.25), 0);
+  EXPECT_GT(served().steady_seconds, 0);
+  EXPECT_EQ(summarize(line).steady_speedup.value, 1);
+  line["repeats"][0]["speculative"]["requests"][0].erase("steady_seconds");
+  EXPECT_FALSE(summarize(line).steady_speedup.known()) << "a part of the window is not the window";
 }
 
 // Prompt by prompt: (tokens, rounds) and (accepted, tested), summed over both alternations.

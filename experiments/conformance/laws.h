@@ -115,7 +115,8 @@ Finding scored_round(const Subject& subject, const RoundCase& c, long samples, d
 Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed, int context = 0);
 
 // limits: where a drafter's models are the target, the accepted path ends at a leaf, and what is drawn on any branch is
-// drawn from the target's distribution (seen where that is a table); a budget of 0 is plain decoding.
+// drawn from the target's distribution (seen where that is a table); a budget of 0 is plain decoding. A guess may be
+// any token: above temperature 0 the path may also end at its parent.
 Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                          std::span<const TestRequest> requests);
 Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,

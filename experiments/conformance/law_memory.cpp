@@ -125,18 +125,12 @@ class Afterwards {
     if (!life_.held.empty())
       f_.fail("Drafter::forget was not called for sequence " + std::to_string(*life_.held.begin()) +
               ", which has ended");
+    // What comes after it shows whether an end was heard of, so the last one is one that came before.
     for (std::size_t i = 0; drafts() && i < ended_.size(); ++i)
-      for (const bool whole : {false, true}) {
-        Tokens text = text_of(whole ? i + 2 : i + 1);
-        if (!whole) text.resize((text.size() + 1) / 2);
-        Sequence again = returning(ended_[i], text);
-        const std::string how = difference_of(again, false);
-        again.finish = kEnds[(i + whole) % std::size(kEnds)];
-        life_.drafter->forget(again);
-        if (!how.empty())
-          f_.fail("sequence " + std::to_string(again.id) + " was forgotten, and one of this id with another text of " +
-                  std::to_string(again.length()) + " tokens does not get what a fresh drafter proposes: " + how +
-                  "; Drafter::forget must drop all that is kept of the sequence");
+      for (std::size_t k = 0; k <= std::size(kEnds); ++k) {
+        Tokens text = text_of(i + k + 1);
+        if (k % 2 == 0) text.resize((text.size() + 1) / 2);
+        expect_unknown(returning(ended_[i], text), kEnds[(i + k) % std::size(kEnds)]);
       }
   }
 
@@ -148,20 +142,31 @@ class Afterwards {
       Tokens text = text_of(i);
       text.resize(std::min(text.size(), kBeginning));
       text.insert(text.end(), other.begin(), other.begin() + std::ptrdiff_t(std::min(other.size(), kRest)));
-      const Sequence first = returning(ended_[i], text_of(i));
-      Sequence second = returning(ended_[i], text);
+      Sequence first = returning(ended_[i], text_of(i)), second = returning(ended_[i], text);
       second.id += kIdsApart;
       (void)draft(first);
       const std::string how = difference_of(second, shorter_);
+      first.finish = kEnds[i % std::size(kEnds)], second.finish = kEnds[(i + 1) % std::size(kEnds)];
       life_.drafter->forget(first), life_.drafter->forget(second);
       if (!how.empty())
         f_.fail("sequence " + std::to_string(second.id) + ", drafted for beside sequence " + std::to_string(first.id) +
                 " of the same stream and the same first tokens, does not get what a fresh drafter proposes: " + how +
                 "; keep what is stored for a sequence by the whole of Sequence::id");
+      for (const Sequence& s : {second, first}) expect_unknown(returning(s, other), Finish::length);
     }
   }
 
  private:
+  // The drafter does not know the sequence, whose id is that of a former one with another text; then it ends so.
+  void expect_unknown(Sequence again, Finish end) const {
+    const std::string how = difference_of(again, false);
+    again.finish = end;
+    life_.drafter->forget(again);
+    if (!how.empty())
+      f_.fail("sequence " + std::to_string(again.id) + " was forgotten, and one of this id with another text of " +
+              std::to_string(again.length()) + " tokens does not get what a fresh drafter proposes: " + how +
+              "; Drafter::forget must drop all that is kept of the sequence");
+  }
   bool drafts() const { return life_.drafter && life_.widest.drafts(); }
   const Tokens& text_of(std::size_t i) const { return ended_[i % ended_.size()].tokens; }
   DraftRequest request(const Sequence& s) const {
@@ -182,6 +187,11 @@ class Afterwards {
   Finding& f_;
 };
 
+// Where pages are short, a drafter with a model drafts what fits.
+bool may_be_shorter(Interruption interruption, const Host& host) {
+  return interruption == Interruption::preempted && !host.caches().empty();
+}
+
 }  // namespace
 
 Finding memory_across(const Subject& subject, Interruption interruption, const Scenario& scenario, HostBackend& backend,
@@ -191,9 +201,7 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
   Life life;
   const auto judge = [&](Host& host, const DraftRequest& request, const DraftTree& tree) {
     if (!request.budget.drafts()) return;
-    // Where pages are short, a drafter with a model drafts what fits.
-    const bool shorter = interruption == Interruption::preempted && !host.caches().empty();
-    const std::string how = fresh.difference_of(request, tree, shorter, f);
+    const std::string how = fresh.difference_of(request, tree, may_be_shorter(interruption, host), f);
     if (!how.empty())
       f.fail("sequence " + std::to_string(request.sequence->id) + " at length " +
              std::to_string(request.sequence->length()) + ": " + how);
@@ -207,7 +215,8 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
                    [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {
                      ended.insert(ended.end(), report.finished.begin(), report.finished.end());
                      if (!engine.idle()) return;
-                     const Afterwards afterwards(life, ended, fresh, interruption == Interruption::preempted, f);
+                     const bool shorter = may_be_shorter(interruption, engine.host());
+                     const Afterwards afterwards(life, ended, fresh, shorter, f);
                      afterwards.expect_forgotten(), afterwards.expect_apart();
                    });
   f.accepted = outcome.accepted, f.rejected = outcome.rejections;

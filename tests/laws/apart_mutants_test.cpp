@@ -1,6 +1,8 @@
 // Planted bugs of drafters and length policies that take two sequences for one, or forget one too late, each killed by
 // the law `memory` as `foretoken check` runs it. The same component without the bug holds.
 #include <functional>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 #include <gtest/gtest.h>
@@ -15,16 +17,28 @@ namespace {
 
 using nlohmann::json;
 
-// Why the first scenario of the law fails that does; empty if none does.
-std::string broken(const Candidate& candidate) {
+// Why the first of these scenarios of the law fails that does; empty if none does.
+std::string broken(const Candidate& candidate, const std::string& scenario = "") {
   for (const LawCase& c : std::ranges::find(kit_laws(), "memory", &KitLaw::name)->cases(candidate, {}))
-    if (const Finding f = c.run(); !f.holds) return f.why;
+    if (c.scenario.find(scenario) != std::string::npos)
+      if (const Finding f = c.run(); !f.holds) return f.why;
   return "";
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-enum class Fault { none, by_stream, by_first_tokens, by_id_modulo, by_half_an_id, forgets_late, keeps_stopped };
+enum class Fault {
+  none,
+  by_stream,
+  by_first_tokens,
+  by_id_modulo,
+  by_half_an_id,
+  forgets_late,
+  keeps_stopped,
+  keeps_cancelled,
+  forgets_by_half_an_id,
+  shorter_in_company  // drafts one token while it knows another sequence of the stream
+};
 
 // Guesses what followed each token last in the sequence.
 class Followers : public Drafter {
@@ -39,16 +53,21 @@ class Followers : public Drafter {
       Table& table = tables_[key(*requests[i].sequence)];
       for (; table.seen < tokens.size(); ++table.seen) table.followers[tokens[table.seen - 1]] = tokens[table.seen];
       Token last = tokens.back();
-      for (int n = 0; n < requests[i].budget.chain() && table.followers.contains(last); ++n)
+      streams_[requests[i].sequence->stream].insert(requests[i].sequence->id);
+      const bool shorter = fault_ == Fault::shorter_in_company && streams_.at(requests[i].sequence->stream).size() > 1;
+      for (int n = 0; n < (shorter ? 1 : requests[i].budget.chain()) && table.followers.contains(last); ++n)
         trees[i].guess(n, last = table.followers.at(last));
     }
     return trees;
   }
   void forget(const Sequence& s) override {
+    streams_[s.stream].erase(s.id);
+    const bool keeps = (fault_ == Fault::keeps_stopped && s.finish == Finish::stop_token) ||
+                       (fault_ == Fault::keeps_cancelled && s.finish == Finish::cancelled);
     if (fault_ == Fault::forgets_late)
       leaving_.emplace_back(key(s), calls_ + 3);
-    else if (fault_ != Fault::keeps_stopped || s.finish != Finish::stop_token)
-      tables_.erase(key(s));
+    else if (!keeps)
+      tables_.erase(fault_ == Fault::forgets_by_half_an_id ? std::uint32_t(s.id) : key(s));
   }
 
  private:
@@ -80,15 +99,16 @@ class Followers : public Drafter {
   int calls_ = 0;
   std::vector<std::pair<std::uint64_t, int>> leaving_;  // and the call that drops it
   std::unordered_map<std::uint64_t, Table> tables_;
+  std::map<std::uint64_t, std::set<SequenceId>> streams_;  // the sequences of each that it knows
 };
 
-std::string broken(Fault fault) {
+std::string broken(Fault fault, const std::string& scenario = "") {
   Registries registries = all_registries();
   const auto make = [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); };
   const auto needs = [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; };
   registries.drafters.add("followers", {"", "", {}, make, needs});
   const json policy{{"name", "fixed"}, {"length", 4}}, verifier{{"name", "coupled"}};
-  return broken(candidate({registries, {{{"name", "followers"}}, policy, verifier}}, false));
+  return broken(candidate({registries, {{{"name", "followers"}}, policy, verifier}}, false), scenario);
 }
 
 TEST(ApartMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(Fault::none), ""); }
@@ -106,6 +126,22 @@ TEST(ApartMutants, ForgettingThreeCallsLaterIsKilledByIdsThatComeAgain) {
 
 TEST(ApartMutants, KeepingWhatAStopTokenEndedIsKilledByIdsThatComeAgain) {
   EXPECT_TRUE(has(broken(Fault::keeps_stopped), "Drafter::forget must drop all")) << broken(Fault::keeps_stopped);
+}
+
+TEST(ApartMutants, KeepingWhatWasCancelledIsKilledByIdsThatComeAgainInARunOfThreeSequences) {
+  const std::string why = broken(Fault::keeps_cancelled, "prompts read in parts");
+  EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
+}
+
+TEST(ApartMutants, ForgettingByHalfAnIdIsKilledByIdsThatAreFarApart) {
+  const std::string why = broken(Fault::forgets_by_half_an_id);
+  EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
+}
+
+// It has no model, so pages are no reason to draft less.
+TEST(ApartMutants, ShorterTreesBesideAnotherAreKilledInASmallPoolToo) {
+  const std::string why = broken(Fault::shorter_in_company, "preempted in a small pool");
+  EXPECT_TRUE(has(why, " of the same stream and the same first tokens")) << why;
 }
 
 enum class PolicyFault { none, by_id_modulo, keeps_stopped, reads_pages, reads_times };

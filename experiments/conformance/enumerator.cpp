@@ -86,24 +86,27 @@ Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const
 Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
   constexpr double kNothing = 1e-14;  // a region of this size is rounding
   const Name name = name_of(draws, draws.noise_counter(position, 0));
-  RaceRegion now(vocab);
+  RaceRegion now;
   if (const auto known = regions_.find(name); known != regions_.end()) now = known->second, ++met_again_;
   std::vector<double> p;
   for (Token x = 0; x < vocab; ++x) p.push_back(law(x));
   std::vector<int> possible;
   std::vector<double> shares;
-  std::vector<RaceRegion> won;
+  std::map<Token, RaceRegion> won;
   for (Token x = 0; x < vocab; ++x) {
-    won.push_back(now.won_by(x, p));
-    if (const double share = won.back().volume(); share > kNothing) possible.push_back(x), shares.push_back(share);
+    if (!(p[std::size_t(x)] > 0)) continue;
+    const double share = won.emplace(x, now.won_by(x, p)).first->second.volume();
+    if (share > kNothing) possible.push_back(x), shares.push_back(share);
   }
+  if (won.empty()) throw Error("a race was asked for among tokens that all have probability 0");
   // A region just above rounding may split into parts below it: the whole of it goes to the token with the largest
   // part.
   const bool crumbs = possible.empty();
-  if (crumbs) possible.push_back(int(std::ranges::max_element(won, {}, &RaceRegion::volume) - won.begin()));
+  if (crumbs)
+    possible.push_back(std::ranges::max_element(won, {}, [](const auto& w) { return w.second.volume(); })->first);
   const int winner = take(possible, shares);
-  if (!crumbs) weight_ *= won[std::size_t(winner)].volume() / now.volume();
-  if (remembers_) regions_.insert_or_assign(name, std::move(won[std::size_t(winner)]));
+  if (!crumbs) weight_ *= won.at(winner).volume() / now.volume();
+  if (remembers_) regions_.insert_or_assign(name, std::move(won.at(winner)));
   return winner;
 }
 

@@ -83,10 +83,12 @@ RoundCase fullest_tree(Drawn drawn, int seed) {
   RoundCase c{.name = name_for("256 nodes, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
   const std::vector<int> random{choose(20, seed, {}, 1), 20 + choose(20, seed, {}, 2), 40 + choose(20, seed, {}, 3)};
   for (int level = 0, parent = 0; level < kMaxPath; ++level) {
-    const int first = int(c.nodes.size()) + 1, left = kMaxNodes - first - (kMaxPath - 1 - level);
-    const int siblings = std::ranges::find(random, level) != random.end() ? 1 : std::min(5, left);
+    const auto below = std::ranges::count_if(random, [&](int other) { return other > level; });
+    const int first = int(c.nodes.size()) + 1, left = kMaxNodes - first - (kMaxPath - 1 - level) - int(below);
+    const bool decides = std::ranges::find(random, level) != random.end();
+    const int siblings = decides ? 2 : std::min(5, left);
     for (int i = 0; i < siblings; ++i) c.nodes.push_back({parent, drawn});
-    parent = first;
+    parent = level == random[1] ? first + 1 : first;
   }
   c.logits = random_after(random, seed);
   return c;

@@ -13,8 +13,8 @@ RoundCase deep_chain(Drawn drawn, int seed);
 // The longest chain that there may be, far on in a text; on four of its levels p and q are random, elsewhere they are
 // one-hot.
 RoundCase longest_chain(Drawn drawn, int seed);
-// As many nodes as a tree may have: five siblings on a level, one on three levels where p and q are random, and on the
-// last ones.
+// As many nodes as a tree may have: five siblings on a level, two on three levels where p and q are random, and one on
+// the last ones. Below the second of these three the path goes on at the second sibling, else at the first.
 RoundCase fullest_tree(Drawn drawn, int seed);
 // The same depth with two families of siblings, both beyond depth 6.
 RoundCase deep_tree(Drawn drawn, int seed);

@@ -79,7 +79,7 @@ class Bench {
   std::vector<Token> tokens() const { return {tree_.tokens.row<Token>(0), tree_.tokens.row<Token>(0) + tree_.nodes}; }
 
  private:
-  // Adds node i, or the family of siblings without repeats that begins with it; returns how many.
+  // Adds node i, or the siblings of one draw of which it is the first; returns how many.
   std::size_t family(std::size_t i) {
     const RoundNode& first = c_.nodes[i];
     const int node = tree_.nodes;
@@ -105,7 +105,7 @@ class Bench {
     return count;
   }
   bool together(const RoundNode& first, std::size_t next) const {
-    return first.drawn == Drawn::without_replacement && next < c_.nodes.size() &&
+    return (first.drawn == Drawn::without_replacement || soundness_.race) && next < c_.nodes.size() &&
            c_.nodes[next].parent == first.parent && c_.nodes[next].drawn == first.drawn;
   }
   // A guess that the draft would make: the seed alone draws it, no named draw of the round.

@@ -12,7 +12,9 @@
 
 namespace foretoken::conformance {
 
-// A node below the root. Siblings drawn without replacement stand together. With a race, so do i.i.d. siblings.
+// A node below the root. Siblings drawn without replacement stand together. With a race, so do all drawn siblings that
+// stand side by side: races of one position are alike, so they are the first, second, ... of one race, whatever their
+// kind.
 struct RoundNode {
   int parent = 0;
   Drawn drawn = Drawn::chain;

@@ -1,5 +1,7 @@
 // Planted bugs of rules that show in the longest paths, the largest trees and long texts alone, each killed by the law
 // `rounds` as `foretoken check` runs it. The same rule without the bug holds.
+#include <type_traits>
+
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_cases.h"
@@ -10,25 +12,35 @@ using namespace conformance;
 
 namespace {
 
-enum class Fault { none, from_level_21, from_level_51, of_200_nodes, in_long_texts, deep_guesses_at_0 };
+enum class Fault {
+  none,
+  from_level_21,
+  from_level_51,
+  of_200_nodes,
+  in_long_texts,
+  deep_guesses_at_0,
+  siblings_of_200_nodes,
+  from_token_256
+};
+
+bool shows(Fault fault, const Verdict& v, const Trial& t) {
+  switch (fault) {
+    case Fault::from_level_21:
+      return v.length >= 20;
+    case Fault::from_level_51:
+      return v.length >= 50;
+    case Fault::of_200_nodes:
+      return t.nodes > 200;
+    case Fault::in_long_texts:
+      return t.position > 1000;
+    default:
+      return false;
+  }
+}
 
 // Recursive rejection, which accepts too often where its fault shows.
 struct Eager {
   Fault fault;
-  bool shows(const Verdict& v, const Trial& t) const {
-    switch (fault) {
-      case Fault::from_level_21:
-        return v.length >= 20;
-      case Fault::from_level_51:
-        return v.length >= 50;
-      case Fault::of_200_nodes:
-        return t.nodes > 200;
-      case Fault::in_long_texts:
-        return t.position > 1000;
-      default:
-        return false;
-    }
-  }
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
     for (int node = 0;;) {
@@ -36,10 +48,12 @@ struct Eager {
       int chosen = -1;
       for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
         const Token x = t.tokens[c];
-        const double ratio = (t.certain(c) ? r(x) : r(x) / t.q(node)(x)) * (shows(v, t) ? 1.3 : 1);
+        const double ratio = (t.certain(c) ? r(x) : r(x) / t.q(node)(x)) * (shows(fault, v, t) ? 1.3 : 1);
         const bool blind = fault == Fault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
         if (lane.accept(blind ? 1 : ratio, {Role::accept, std::uint32_t(c), 0}))
           chosen = c;
+        else if (fault == Fault::siblings_of_200_nodes && t.nodes > 200)
+          continue;
         else if (t.certain(c))
           lane.reject_guess(r, x);
         else
@@ -54,15 +68,36 @@ struct Eager {
   }
 };
 
+// The target's own token by a race, which follows the first child whatever it is where its fault shows.
+struct EagerRace {
+  Fault fault;
+  template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    Verdict v;
+    for (int node = 0;;) {
+      const bool blind = fault == Fault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
+      const int vocab = fault == Fault::from_token_256 ? 256 : t.vocab;
+      const auto law = [p = t.p(node), vocab](Token x) { return x < vocab ? double(p(x)) : 0; };
+      const Token next = lane.race(law, t.position + std::uint32_t(v.length));
+      const int child = blind || shows(fault, v, t) ? t.child(node, node) : t.match(node, next);
+      if (child < 0) {
+        v.finish(next);
+        return v;
+      }
+      v.follow(node = child, t.tokens[child]);
+    }
+  }
+};
+
 // Why the first round does not hold that does not; empty if all do.
-std::string broken(Fault fault, Drawn takes) {
+template <class Rule = Eager> std::string broken(Fault fault, Drawn takes) {
   Registries registries = all_registries();
+  const bool race = std::is_same_v<Rule, EagerRace>;
   registries.verifiers.add(
       "eager", {"",
                 "",
                 {},
-                [=](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<Eager>>(Eager{fault}); },
-                [=](const nlohmann::json&, const ModelInfo&) { return Soundness{.takes = {takes}}; }});
+                [=](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<Rule>>(Rule{fault}); },
+                [=](const nlohmann::json&, const ModelInfo&) { return Soundness{.takes = {takes}, .race = race}; }});
   const Subject subject{registries, {{{"name", "none"}}, {{"name", "fixed"}}, {{"name", "eager"}}}};
   for (const LawCase& c : round_cases(candidate(subject, false), {}))
     if (const Finding f = c.run(); !f.holds) return c.scenario + ": " + f.why;
@@ -80,8 +115,25 @@ TEST_P(LargeRounds, KillWhatShowsInThemAlone) {
   }
   EXPECT_NE(broken(Fault::deep_guesses_at_0, GetParam()).find("temperature 0"), std::string::npos);
   if (GetParam() == Drawn::chain) return;
-  const std::string why = broken(Fault::of_200_nodes, GetParam());
-  EXPECT_NE(why.find("256 nodes"), std::string::npos) << why;
+  for (const Fault fault : {Fault::of_200_nodes, Fault::siblings_of_200_nodes}) {
+    const std::string why = broken(fault, GetParam());
+    EXPECT_NE(why.find("256 nodes"), std::string::npos) << int(fault) << ": " << why;
+  }
+}
+
+TEST_P(LargeRounds, OfRacesHoldWithoutAFault) { EXPECT_EQ(broken<EagerRace>(Fault::none, GetParam()), ""); }
+
+TEST_P(LargeRounds, OfRacesKillWhatShowsInThemAlone) {
+  std::vector<std::pair<Fault, const char*>> faults{{Fault::from_level_21, "64 deep"},
+                                                    {Fault::from_level_51, "64 deep"},
+                                                    {Fault::in_long_texts, "64 deep"},
+                                                    {Fault::deep_guesses_at_0, "temperature 0"},
+                                                    {Fault::from_token_256, "257 tokens"}};
+  if (GetParam() != Drawn::chain) faults.emplace_back(Fault::of_200_nodes, "256 nodes");
+  for (const auto& [fault, where] : faults) {
+    const std::string why = broken<EagerRace>(fault, GetParam());
+    EXPECT_NE(why.find(where), std::string::npos) << int(fault) << ": " << why;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LargeRounds, testing::Values(Drawn::certain, Drawn::chain, Drawn::independent),

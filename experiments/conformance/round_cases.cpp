@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <string>
 
@@ -150,6 +151,26 @@ RoundCase confident_family(Drawn drawn, int gap, int seed) {
     return std::vector<float>{-g, 0, -g - 1.5f, -g - 0.5f};
   };
   for (int i = 0; i < 3; ++i) c.nodes.push_back({0, drawn});
+  return c;
+}
+
+RoundCase long_family(Drawn drawn, int siblings, int seed) {
+  const int vocab = siblings + 4;
+  RoundCase c{
+      .name = name_for("family of " + std::to_string(siblings) + " siblings, " + foretoken::name_of(drawn), seed),
+      .vocab = vocab,
+      .seed = std::uint64_t(seed)};
+  c.logits = [vocab](std::span<const Token>, bool draft) {
+    const auto probability = [&](Token x) {
+      if (x == 0) return draft ? 0.0005f : 0.48f;
+      if (x == vocab - 1) return draft ? 0.015f : 0.48f;
+      return (draft ? 0.9845f : 0.04f) / float(vocab - 2);
+    };
+    std::vector<float> logits;
+    for (Token x = 0; x < vocab; ++x) logits.push_back(std::log(probability(x)));
+    return logits;
+  };
+  for (int i = 0; i < siblings; ++i) c.nodes.push_back({0, drawn});
   return c;
 }
 

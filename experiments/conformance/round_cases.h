@@ -26,6 +26,10 @@ RoundCase one_family(Drawn drawn, int siblings, int vocab, int seed);
 // Siblings drawn from a distribution with all mass on one token but for e^-gap: what is left for the second sibling is
 // small, and less than the rounding of 1 where the gap is above 37.
 RoundCase confident_family(Drawn drawn, int gap, int seed);
+// As many siblings, of which most are tokens that the target hardly ever emits. p is on the first and the last token,
+// and what is left of the last one after k siblings were rejected falls with every one of them: a draw of the last
+// token, which would be accepted, is rare. The tree is too large to be enumerated.
+RoundCase long_family(Drawn drawn, int siblings, int seed);
 // A random tree of at most `nodes` nodes. Every family is of one of these kinds; where certain guesses are among them,
 // some families have one guess beside the others, and some have an absent node.
 RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, int seed);

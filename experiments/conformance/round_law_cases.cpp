@@ -43,6 +43,9 @@ RoundCase of_the_target_itself(RoundCase round) {
   return round;
 }
 
+// Of guesses, which have few outcomes however many they are: so many that a rule with room for 16 of them shows.
+constexpr int kManySiblings = 24;
+
 void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCase>& all) {
   for (int seed = 1; seed <= 3; ++seed) {
     all.push_back(deep_chain(d, seed));
@@ -50,7 +53,8 @@ void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCas
     if (has_siblings(d))
       for (const int siblings : {2, 3, 4}) all.push_back(one_family(d, siblings, soundness.race ? 3 : 5, seed));
     // Of guesses even the last is accepted or not by chance, and a large family has few outcomes.
-    if (d == Drawn::certain) all.push_back(one_family(d, 9, 14, seed));
+    if (d == Drawn::certain)
+      for (const int siblings : {9, kManySiblings}) all.push_back(one_family(d, siblings, siblings + 5, seed));
     all.push_back(random_round({d}, 6, few_tokens(soundness), seed));
   }
   all.push_back(longest_chain(d, 1));
@@ -130,6 +134,7 @@ void add_sampled(const Subject& s, const Soundness& soundness, Cases& all) {
   std::vector<RoundCase> large;
   for (const Drawn d : soundness.takes) {
     if (has_siblings(d)) large.push_back(large_round({d}, 30, int(d) + 1));
+    if (has_siblings(d) && d != Drawn::certain) large.push_back(long_family(d, 32, int(d) + 1));
     if (d != Drawn::certain) large.push_back(full_chain(d, 16, int(d) + 1));
   }
   for (const RoundCase& round : large)

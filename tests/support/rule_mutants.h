@@ -39,6 +39,8 @@ enum class RuleBug {
   names_of_four_siblings,       // from the fifth sibling on acceptances share a name
   absent_is_refused,            // an absent node counts as a refused draw
   repeatless_left_is_rounding,  // the mass that is left is 1 minus that of the predecessors
+  no_update_from_17th_draw,     // the 17th refused draw of a family and all after it change nothing
+  no_update_from_17th_guess,
   // Verification of whole paths.
   weight_forgotten_beyond_six,  // the joint weight begins anew at depth 7
   weight_not_capped,            // the joint weight may exceed 1

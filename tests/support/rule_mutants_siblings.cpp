@@ -72,12 +72,13 @@ struct RecursiveRule {
   bool forgets(bool guess, int number, int depth) const {
     if (guess)
       return (number == 2 && has(RuleBug::no_update_after_second_guess)) ||
-             (number == 3 && has(RuleBug::no_update_after_third_guess));
+             (number == 3 && has(RuleBug::no_update_after_third_guess)) ||
+             (number >= 17 && has(RuleBug::no_update_from_17th_guess));
     return (number == 2 && has(RuleBug::no_update_after_second_draw)) ||
            (number == 3 && has(RuleBug::no_update_after_third_draw)) ||
            (number == 4 && has(RuleBug::no_update_after_fourth_draw)) ||
            (number == 2 && depth > 6 && has(RuleBug::no_update_deep)) ||
-           (depth > 1 && has(RuleBug::first_family_alone));
+           (number >= 17 && has(RuleBug::no_update_from_17th_draw)) || (depth > 1 && has(RuleBug::first_family_alone));
   }
   template <class Lane, class R>
   void reject(Lane& lane, const Trial& t, int c, R& r, double left, int number, int depth) const {

@@ -176,19 +176,22 @@ class HostTrials {
   std::unique_ptr<Backend> host_;  // made at the first use and kept, since it starts threads
 };
 
-// The probability that a child drawn from q is accepted where p is the target's distribution: what the conformance
-// kit's acceptance law expects. Certain guesses are accepted with the sum of p over their tokens.
+// The probability that a child of a node is accepted, by the target's p and the draft's q: what the acceptance law
+// expects. Of guesses alone: the sum of p over their tokens, each once, but for `joint`. Mixed: guesses beside draws.
 enum class Acceptance : std::uint8_t {
-  overlap,  // sum_x min(p(x), q(x)), the maximum for a rule of one node (arXiv 2211.17192); siblings in turn against
-            // the residual (2305.09781); with Soundness::race sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x)) for a chain
-            // (Gumbel coupling: 2408.07978), siblings have no formula
-  k_seq,    // the same for one child; k i.i.d. siblings: 1 - (1 - beta)^k with beta = sum_x min(q(x), p(x) / rho), rho
-            // the least for which (1 - (1 - beta)^k) / beta <= rho, to one part in 2^11 (2310.15141)
-  product,  // sum_x p(x) q(x): the target's token is drawn independently of the draft; siblings: the sum of p over
-            // their tokens
-  joint,  // whole paths: a chain is accepted up to x_1 ... x_i or further with probability w_i = min(1, w_{i-1} p(x_i)
-          // / q(x_i)), w_0 = 1 (arXiv 2403.10444)
-  other   // no formula is stated, and the law is not tested
+  overlap,  // One draw: sum_x min(p(x), q(x)), the maximum for a rule of one node (arXiv 2211.17192). Siblings x_i,
+            // mixed or not, in turn (2305.09781): 1 - prod_i (1 - min(1, r_i(x_i) / q_i(x_i))), r_1 = p, r_{i+1} =
+            // (r_i - q_i)+ over its sum, r_i where that is 0; q_i: one-hot for a guess, q for an i.i.d. draw, else q
+            // without the earlier draws over its sum (2402.12374). With Soundness::race one draw: sum_x 1 / sum_y
+            // max(p(y) / p(x), q(y) / q(x)) (Gumbel coupling: 2408.07978); no formula for siblings with a draw
+  k_seq,    // One draw: as `overlap`. k i.i.d. draws: K(p) = 1 - (1 - beta)^k with beta = sum_x min(q(x), p(x) / rho),
+            // rho the least for which (1 - (1 - beta)^k) / beta <= rho, to one part in 2^11 (2310.15141). Mixed, not in
+            // the paper, guesses first: 1 - (1 - g) (1 - K(r)), g their sum of p, r = p without them over its sum
+  product,  // The target's token is drawn independently of the draft (2305.09781). One draw: sum_x p(x) q(x); siblings,
+            // mixed or not: the sum of p over their tokens
+  joint,  // Whole paths: a chain is accepted up to x_1 ... x_i or further with probability w_i = min(1, w_{i-1} p(x_i)
+          // / q(x_i)), w_0 = 1 (arXiv 2403.10444); at a guess q(x_i) is 1. Siblings have no formula
+  other   // No formula is stated, and the law is not tested
 };
 
 // The traits of a verifier: the nodes that it takes, and its promise for them.

@@ -31,9 +31,11 @@ class LengthPolicy {
   // Override it only where Entry::traits is empty. The default throws Error.
   virtual Budget most() const;
   Traits traits() const { return declared_ ? *declared_ : most(); }
-  // Whether budgets may depend on more than what PastOnly and observe() told of the sequence itself: on what other
-  // sequences did, or on measured times. Then the conformance kit's memory law, whose second policy saw one sequence
-  // alone, does not apply. PastOnly::batch is given to both policies, so a policy may read it without this.
+  // Whether budgets may depend on more than what PastOnly and observe() told of the sequence itself: on another
+  // sequence's SequenceReport or end, or on what a StepReport says of the step as a whole, which is its times (phases),
+  // rows, cut trees (cut), waits, recorded forwards (recorded), preempted, waiting and running sequences, and pages in
+  // use. Then the conformance kit's memory law, whose second policy saw one sequence alone, does not apply. All of
+  // PastOnly is given to both policies, so a policy may read PastOnly::batch and room without this.
   virtual bool learns() const { return false; }
   // One budget per sequence, in order; another number of budgets is an Error. Each is cut to PastOnly::room, to
   // kMaxNodes and to kMaxPath; for one above most() the sequence fails. If it throws, it is called again as

@@ -53,6 +53,10 @@ enum class Finish : std::uint8_t { running, stop_token, stop_rule, length, cance
 const char* name_of(Finish f);  // "running", "stop_token", ...
 
 struct Sequence {
+  // Names the sequence to components, which keep what they know of it by the whole id until it is forgotten
+  // (Drafter::forget, LengthPolicy::forget). An engine counts requests from 1 and gives no id twice, but nothing may
+  // rely on that: ids need not be dense or small, and after forget() one may come again for another sequence. The
+  // conformance kit does both. Ids of two engines have nothing to do with each other.
   SequenceId id = 0;
   std::vector<Token> tokens;  // prompt, then what was generated
   int prompt_length = 0;

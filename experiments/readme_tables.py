@@ -8,7 +8,6 @@ those of `foretoken show --json`.
 """
 
 import argparse
-import gzip
 import json
 import re
 import statistics
@@ -18,12 +17,13 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent / "peers")]
 import llama_bench
 import result_tables
-from result_tables import RESULTS, cells, speedup, table
+from committed_results import RESULTS, file_of, lines_of
+from result_tables import cells, speedup, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end of table -->\n)", re.DOTALL)
 STEPS_COMMIT = "7562db900830"
-STEPS = {  # rows of the table: scenarios of steps.jsonl.gz
+STEPS = {  # rows of the table: scenarios of h200/steps
     "decode, batch 1": "8b decode, context 1k, batch 1",
     "decode, batch 64": "8b decode, context 1k, batch 64",
     "verify 8 rows, batch 1": "8b verifies 8 rows, context 1k, batch 1",
@@ -52,8 +52,8 @@ def three_digits(ms):
 
 
 def steps(_):
-    with gzip.open(RESULTS / "h200" / "steps.jsonl.gz", "rt") as file:
-        lines = [line for line in map(json.loads, file) if line["commit"] == STEPS_COMMIT and "step_ms" in line]
+    lines = [line for line in map(json.loads, lines_of(file_of("h200/steps")))
+             if line["commit"] == STEPS_COMMIT and "step_ms" in line]
     of = {line["scenario"]: line for line in reversed(lines)}  # of several the first
     rows = [(name, three_digits(of[scenario]["step_ms"]), three_digits(of[scenario]["roofline_ms"]),
              f"{of[scenario]['peer_ms']:g}") for name, scenario in STEPS.items()]
@@ -61,7 +61,7 @@ def steps(_):
 
 
 def inflated(program):
-    name = "h100/inflated.jsonl.gz"
+    name = "h100/inflated"
     figures = Figures(program, name)
     batches = figures.all(3)
     rows = []
@@ -73,7 +73,7 @@ def inflated(program):
 
 
 def quickstart(program):
-    figures = Figures(program, "cpu/quickstart.jsonl.gz")
+    figures = Figures(program, "cpu/quickstart")
     batches = figures.all(3)
     rows = []
     for drafter, temperature, length in sorted({key[:3] for key in figures.runs}):
@@ -128,7 +128,7 @@ PAGES = {
     "experiments/results/cpu/README.md": {"peer_times": peer_times},
     "experiments/results/tables.md": result_tables.TABLES,
     "experiments/results/h200/README.md": {
-        "predicted": lambda program: result_tables.predicted(program, "h200/inflated.jsonl.gz"),
+        "predicted": lambda program: result_tables.predicted(program, "h200/inflated"),
     },
 }
 

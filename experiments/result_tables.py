@@ -1,7 +1,6 @@
 """The tables of experiments/results/tables.md: whole sweeps, from their committed results. Used by readme_tables.py."""
 
 import functools
-import gzip
 import json
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-RESULTS = Path(__file__).resolve().parent / "results"
+from committed_results import RESULTS, file_of, lines_of
 
 
 def table(head, ruler, rows):
@@ -39,7 +38,7 @@ def asked(program, command, *arguments):
 @functools.cache
 def shown(program, name):
     """What `show` says of a committed sweep."""
-    return asked(program, "show", RESULTS / name)
+    return asked(program, "show", file_of(name))
 
 
 def cells(program, name):
@@ -66,8 +65,8 @@ def source(program, name):
     dates = sorted({run["date"][:10] for run in runs})
     repeats = sorted({run["figures"]["repeats"] for run in runs})
     much = f"{' or '.join(map(str, repeats))} alternation{'s' if repeats != [1] else ''}"
-    said = (f"`{name}`: {len(runs)} runs of {much}. {'; '.join(machines)}. Commit {', '.join(commits)}, "
-            f"{', '.join(dates)}.{hardly_steady(cells(program, name))}")
+    said = (f"`{file_of(name).relative_to(RESULTS)}`: {len(runs)} runs of {much}. {'; '.join(machines)}. "
+            f"Commit {', '.join(commits)}, {', '.join(dates)}.{hardly_steady(cells(program, name))}")
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 
@@ -154,8 +153,7 @@ def compared(program, one, other):
             files.append(Path(folder) / f"{side}.jsonl")
             with files[-1].open("w") as out:
                 for name in dict.fromkeys(name for name, _, _ in picks.values()):
-                    with gzip.open(RESULTS / name, "rt") as lines:
-                        out.writelines(line for line in lines if json.loads(line)["key"] in keys)
+                    out.writelines(f"{line}\n" for line in lines_of(file_of(name)) if json.loads(line)["key"] in keys)
         ignored = ("--ignore", "/drafter", "--ignore", "/policy", "--ignore", "/verifier")
         return asked(program, "compare", *files, *ignored)
 
@@ -204,15 +202,15 @@ def predicted(program, name):
 
 
 TABLES = {
-    "lengths_inflated": lambda program: lengths(program, "h100/inflated.jsonl.gz"),
-    "formats_inflated": lambda program: formats(program, "h100/formats_inflated.jsonl.gz"),
-    "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated.jsonl.gz"),
-    "formats": lambda program: formats(program, "cpu/formats.jsonl.gz"),
-    "trees_inflated": lambda program: trees_by_batch(program, "h100/trees_inflated.jsonl.gz",
-                                                     "h100/trees_without_repeats_inflated.jsonl.gz"),
+    "lengths_inflated": lambda program: lengths(program, "h100/inflated"),
+    "formats_inflated": lambda program: formats(program, "h100/formats_inflated"),
+    "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated"),
+    "formats": lambda program: formats(program, "cpu/formats"),
+    "trees_inflated": lambda program: trees_by_batch(program, "h100/trees_inflated",
+                                                     "h100/trees_without_repeats_inflated"),
     "trees_over_chains": lambda program: trees_over_chains(
-        program, "h100/chains_inflated.jsonl.gz", "h100/trees_greedy_inflated.jsonl.gz",
-        "h100/trees_without_repeats_inflated.jsonl.gz", verifier="traversal_verification"),
-    "ngram_inflated": lambda program: lengths(program, "h100/ngram_inflated.jsonl.gz"),
-    "trees": lambda program: trees_by_nodes(program, "cpu/trees.jsonl.gz", "cpu/trees_without_repeats.jsonl.gz"),
+        program, "h100/chains_inflated", "h100/trees_greedy_inflated",
+        "h100/trees_without_repeats_inflated", verifier="traversal_verification"),
+    "ngram_inflated": lambda program: lengths(program, "h100/ngram_inflated"),
+    "trees": lambda program: trees_by_nodes(program, "cpu/trees", "cpu/trees_without_repeats"),
 }

@@ -3,11 +3,12 @@
 Every figure and every interval is the one that `foretoken show RESULTS --json` prints: they are defined once, in
 experiments/report/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the
 output of `show --json` already is read as it is, so that results can be looked at where nothing is built. Both may be
-compressed with gzip.
+compressed with gzip or xz.
 """
 
 import gzip
 import json
+import lzma
 import os
 import subprocess
 import zlib
@@ -38,9 +39,13 @@ def program():
 
 
 def text_of(path):
-    """The text of a file, plain or compressed with gzip, whatever its name."""
+    """The text of a file, plain or compressed with gzip or xz, whatever its name."""
     found = path.read_bytes()
-    return (gzip.decompress(found) if found.startswith(b"\x1f\x8b") else found).decode()
+    if found.startswith(b"\x1f\x8b"):
+        found = gzip.decompress(found)
+    elif found.startswith(b"\xfd7zXZ\0"):
+        found = lzma.decompress(found)
+    return found.decode()
 
 
 def figures(path):
@@ -55,7 +60,7 @@ def figures(path):
         found = json.loads(text_of(path))
         if "cells" in found:
             return found
-    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error):
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError):
         pass  # several lines: results as they are stored; what is damaged the program refuses with its reason
     done = subprocess.run(
         [program(), "show", path, "--json"],

@@ -48,7 +48,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = 
     {std::regex("^nlohmann/.*"), {"framework/", "drafters/", "verifiers/", "experiments/", "tests/"}},
     {std::regex("^(pcre2|utf8proc).*"), {"framework/text/"}},
     {std::regex("^xxhash.*"), {"framework/", "experiments/", "tests/framework/"}},
-    {std::regex("^zlib.*"), {"experiments/report/", "tests/experiments/"}},
+    {std::regex("^(lzma|zlib).*"), {"experiments/report/", "tests/experiments/"}},
     {std::regex("^boost/.*"), {"experiments/", "tests/"}},
     {std::regex("^(CLI|spdlog)/.*"), {"experiments/"}},
     {std::regex("^gtest/.*"), {"tests/"}},

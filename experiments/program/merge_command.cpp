@@ -10,6 +10,7 @@
 
 #include "experiments/program/commands.h"
 #include "experiments/quantize/safetensors_file.h"
+#include "experiments/report/compressed.h"
 #include "experiments/report/merge.h"
 #include "experiments/report/results.h"
 #include "experiments/sweep/run_document.h"
@@ -31,9 +32,9 @@ struct Given {
 
 void expect_new_plain_file(const Given& g) {
   std::error_code ignored;
-  if (fs::path(g.out).extension() == ".gz")
+  if (has_compressed_name(g.out))
     throw Error("merge writes plain lines, not --out " + g.out +
-                "; name a file without .gz, and compress it with gzip");
+                "; name a file without .gz or .xz, and compress it with gzip or xz");
   for (const std::string& file : g.files)
     if (fs::equivalent(file, g.out, ignored))
       throw Error(file + " is read, so --out " + g.out + " would overwrite it; name another file with --out");

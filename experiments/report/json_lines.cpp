@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/report/gzip.h"
+#include "experiments/report/compressed.h"
 #include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -73,13 +73,13 @@ JsonLines parse(std::string_view text, const std::string& file, const LineKind& 
 [[noreturn]] void refuse_compressed(const std::filesystem::path& file, const LineKind& kind) {
   throw Error(
       "cannot write " + kind.holds + " to '" + file.string() +
-      "': lines are added to plain files, not to compressed ones; unpack it with gunzip, or name a file without "
-      ".gz");
+      "': lines are added to plain files, not to compressed ones; unpack it with gunzip or unxz, or name a file "
+      "without .gz or .xz");
 }
 
 // Holds the file's lock while it is open.
 int open_alone(const std::filesystem::path& file, const LineKind& kind, int flags) {
-  if (file.extension() == ".gz") refuse_compressed(file, kind);
+  if (has_compressed_name(file)) refuse_compressed(file, kind);
   const int descriptor = ::open(file.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags, 0644);
   if (descriptor < 0)
     throw Error("cannot write " + kind.holds + " to '" + file.string() + "' (" + std::strerror(errno) + "); " +
@@ -124,8 +124,8 @@ bool moved(const std::filesystem::path& from, const std::filesystem::path& to, c
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes) {
   const std::string who = "the " + kind.file + " '" + file.string() + "'";
   const std::string bytes = read_bytes(file, who, "name a .jsonl file with " + kind.name, pipes);
-  if (!is_gzip(bytes)) return parse(bytes, file.string(), kind);
-  JsonLines found = parse(gunzip(bytes, who), file.string(), kind);
+  if (!is_compressed(bytes)) return parse(bytes, file.string(), kind);
+  JsonLines found = parse(decompress(bytes, who), file.string(), kind);
   found.compressed = true;
   return found;
 }

@@ -39,11 +39,11 @@ struct JsonLines {
   std::size_t whole = 0;    // bytes up to the end of the last whole line
   bool torn = false;        // a torn line follows: this program was killed while it wrote
   bool unfinished = false;  // the last line is complete but for its newline, as some editors leave it
-  bool compressed = false;  // by gzip; nothing can be appended
+  bool compressed = false;  // by gzip or xz; nothing can be appended
 };
 
-// The lines of a plain file or of one that gzip compressed, whatever its name. Any line that is damaged or of another
-// kind, and a piece at the end that this program did not write, is an Error with its number.
+// The lines of a plain file or of one that gzip or xz compressed, whatever its name. Any line that is damaged or of
+// another kind, and a piece at the end that this program did not write, is an Error with its number.
 JsonLines read_json_lines(const std::filesystem::path& file, const LineKind& kind, Pipes pipes = Pipes::refused);
 
 // A line as it is written, with its newline.

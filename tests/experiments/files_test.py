@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import os
 import shutil
 import signal
@@ -21,6 +22,10 @@ RUN = {
     "engine": {"batch": 1, "device": "cpu", "threads": 1},
     "workload": {"prompts": "prompts.jsonl", "repeats": 6, "max_new_tokens": 2},
     "measure": {"repeats": 1, "warmup": False},
+}
+FORMATS = {  # of compressed files, by the end of their names: what compresses, and the two tools
+    ".gz": (gzip.compress, "gzip", "gunzip"),
+    ".xz": (lzma.compress, "xz", "unxz"),
 }
 TEMPLATE = "{{ '<|im_start|>' }}"
 
@@ -126,39 +131,46 @@ class Files(InFolder):
     def test_compressed_results_are_read_like_plain_ones(self):
         self.run_it()
         plain, packed = "results/run.jsonl", "results/packed"  # by its bytes, not its name
-        (self.here / packed).write_bytes(gzip.compress((self.here / plain).read_bytes()))
-        for arguments in (["show", "{}", "--json"], ["compare", "{}", plain, "--json"], ["compare", plain, "{}"],
-                          ["merge", "{}", "--out", "merged.jsonl"]):
-            wanted, found = (self.start(*[a.format(name) for a in arguments]) for name in (plain, packed))
-            self.assertEqual(found.returncode, 0, found.stderr)
-            self.assertEqual(found.stdout.count("\n"), wanted.stdout.count("\n"))
         shown = self.start("show", plain, "--json").stdout
-        self.assertEqual(self.start("show", packed, "--json").stdout, shown)
-        with (self.here / packed).open("rb") as file:
-            piped = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
-            self.assertEqual(self.start("show", "/dev/stdin", "--json", stdin=piped.stdout).stdout, shown)
-            piped.stdout.close()
-            piped.wait()
-        self.assertEqual(self.start("report", packed, "--out", "page.html").returncode, 0)
-        whole = (self.here / packed).read_bytes()
-        (self.here / "cut.gz").write_bytes(whole[:-20])
-        (self.here / "tail.gz").write_bytes(whole + b"\0")
-        for command in ("show", "report", "tree-shape --nodes 8", "compare results/run.jsonl", "replay"):
-            for name, words in (("cut.gz", ["is cut off", "copy it again"]), ("tail.gz", ["other bytes", "gzip"])):
-                self.refused(*command.split(), name, words=[name, *words])
+        for ending, (compress, _, _) in FORMATS.items():
+            (self.here / packed).write_bytes(compress((self.here / plain).read_bytes()))
+            for arguments in (["show", "{}", "--json"], ["compare", "{}", plain, "--json"], ["compare", plain, "{}"],
+                              ["merge", "{}", "--out", f"merged_from{ending}.jsonl"]):
+                wanted, found = (self.start(*[a.format(name) for a in arguments]) for name in (plain, packed))
+                self.assertEqual(found.returncode, 0, found.stderr)
+                self.assertEqual(found.stdout.count("\n"), wanted.stdout.count("\n"))
+            self.assertEqual(self.start("show", packed, "--json").stdout, shown)
+            with (self.here / packed).open("rb") as file:
+                piped = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+                self.assertEqual(self.start("show", "/dev/stdin", "--json", stdin=piped.stdout).stdout, shown)
+                piped.stdout.close()
+                piped.wait()
+            self.assertEqual(self.start("report", packed, "--out", "page.html").returncode, 0)
+
+    def test_damaged_compressed_results_are_refused(self):
+        self.run_it()
+        for ending, (compress, packs, _) in FORMATS.items():
+            whole = compress((self.here / "results/run.jsonl").read_bytes())
+            (self.here / f"cut{ending}").write_bytes(whole[:-20])
+            (self.here / f"tail{ending}").write_bytes(whole + b"\0")
+            for command in ("show", "report", "tree-shape --nodes 8", "compare results/run.jsonl", "replay"):
+                self.refused(*command.split(), f"cut{ending}", words=[f"cut{ending}", "is cut off", "copy it again"])
+                self.refused(*command.split(), f"tail{ending}", words=[f"tail{ending}", "other bytes", packs])
 
     def test_nothing_is_measured_for_a_compressed_file(self):
         self.run_it()
-        packed = gzip.compress((self.here / "results/run.jsonl").read_bytes())
-        (self.here / "there.gz").write_bytes(packed)
-        (self.here / "named.jsonl").write_bytes(packed)
         others = ["bench", "bench --soak run.json", "quality --model model"]
-        for name in ("new.jsonl.gz", "there.gz", "named.jsonl"):
-            for command in ["run run.json", "quickstart", *(others if name.endswith(".gz") else [])]:
-                with self.subTest(command, file=name):
-                    self.refused(*command.split(), "--results", name, words=[name, "plain files", "gunzip"], timeout=10)
-        self.assertFalse((self.here / "new.jsonl.gz").exists())
-        self.assertEqual((self.here / "there.gz").read_bytes(), packed)
+        for ending, (compress, _, unpacks) in FORMATS.items():
+            packed = compress((self.here / "results/run.jsonl").read_bytes())
+            (self.here / f"there{ending}").write_bytes(packed)
+            (self.here / "named.jsonl").write_bytes(packed)
+            for name in (f"new.jsonl{ending}", f"there{ending}", "named.jsonl"):
+                for command in ["run run.json", "quickstart", *(others if name.endswith(ending) else [])]:
+                    with self.subTest(command, file=name):
+                        self.refused(*command.split(), "--results", name, words=[name, "plain files", unpacks],
+                                     timeout=10)
+            self.assertFalse((self.here / f"new.jsonl{ending}").exists())
+            self.assertEqual((self.here / f"there{ending}").read_bytes(), packed)
 
     def test_ctrl_c_ends_the_reading_of_a_pipe(self):
         for which in (signal.SIGINT, signal.SIGTERM):

@@ -1,10 +1,10 @@
 """`foretoken quickstart` from end to end, with the least time that it accepts: the whole sweep, with correct figures
 and complete."""
 
-import gzip
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from collections import Counter
@@ -12,6 +12,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
+sys.path.insert(0, str(SOURCE / "experiments"))
+from committed_results import file_of, lines_of  # noqa: E402
 
 
 class Quickstart(unittest.TestCase):
@@ -19,8 +21,7 @@ class Quickstart(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             here = Path(folder)
             (here / "results").mkdir()
-            recorded = SOURCE / "experiments" / "results" / "cpu" / "quickstart.jsonl.gz"
-            older = gzip.decompress(recorded.read_bytes()).decode().splitlines(keepends=True)[0]
+            older = lines_of(file_of("cpu/quickstart"))[0] + "\n"
             (here / "results" / "quickstart.jsonl").write_text(older)
             (here / "results" / "quickstart.jsonl.1").write_text("somebody's\n")
             done = subprocess.run(

@@ -1,7 +1,6 @@
 """The tables of the pages are what experiments/readme_tables.py makes of the committed results, of enough prompts and
 alternations."""
 
-import gzip
 import json
 import os
 import re
@@ -13,8 +12,10 @@ from pathlib import Path
 from in_folder import InFolder
 
 SOURCE = Path(__file__).resolve().parents[2]
-RESULTS = SOURCE / "experiments" / "results"
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
+sys.path.insert(0, str(SOURCE / "experiments"))
+from committed_results import RESULTS, lines_of  # noqa: E402
+
 PAGES = ("README.md", "experiments/results/cpu/README.md", "experiments/results/tables.md",
          "experiments/results/h200/README.md")
 NOTHING = "Nothing is recorded"
@@ -64,9 +65,11 @@ class ReadmeTables(InFolder):
             self.assertEqual((folder / name).read_text(), text)
 
     def test_sweeps_on_gpus_have_six_prompts_a_place_and_three_alternations(self):
-        for path in sorted((RESULTS / "h100").glob("*_inflated.jsonl.gz")) + [RESULTS / "h100" / "inflated.jsonl.gz"]:
+        paths = sorted((RESULTS / "h100").glob("*inflated.jsonl*"))
+        self.assertIn("inflated", {path.name.split(".")[0] for path in paths})
+        for path in paths:
             batches = set()
-            for line in map(json.loads, gzip.open(path, "rt")):
+            for line in map(json.loads, lines_of(path)):
                 batch = line["run"]["engine"]["batch"]
                 batches.add(batch)
                 self.assertGreaterEqual(len(line["repeats"]), 3, path)
@@ -78,7 +81,7 @@ class ReadmeTables(InFolder):
 
     def test_large_results_are_compressed(self):
         for path in RESULTS.rglob("*.jsonl"):
-            self.assertLess(path.stat().st_size, 200_000, f"{path}: compress it with gzip -9n")
+            self.assertLess(path.stat().st_size, 200_000, f"{path}: compress it with xz -9e")
 
     def test_what_is_in_the_way_is_one_sentence(self):
         folder = self.pages()

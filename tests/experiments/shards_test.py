@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import json
+import lzma
 import os
 import re
 import signal
@@ -90,10 +91,11 @@ class Shards(InFolder):
         self.assertEqual(len(whole), len(merged))
         bytes_once = (self.here / "merged.jsonl").read_bytes()
         self.run_it("merge", *parts, "--out", "merged.jsonl", "--sweep", self.sweep)
-        (self.here / "merged.gz").write_bytes(gzip.compress(bytes_once))
-        self.run_it("merge", "merged.gz", parts[0], "--out", "again.jsonl")
-        for name in ("merged.jsonl", "again.jsonl"):
-            self.assertEqual((self.here / name).read_bytes(), bytes_once)
+        self.assertEqual((self.here / "merged.jsonl").read_bytes(), bytes_once)
+        for name, compress in (("merged.gz", gzip.compress), ("merged.xz", lzma.compress)):
+            (self.here / name).write_bytes(compress(bytes_once))
+            self.run_it("merge", name, parts[0], "--out", f"from_{name}.jsonl")
+            self.assertEqual((self.here / f"from_{name}.jsonl").read_bytes(), bytes_once)
 
     def test_shards_are_as_long_as_one_another(self):
         for k in range(1, 4):
@@ -147,6 +149,7 @@ class Shards(InFolder):
             (["a.jsonl", "missing.jsonl", "--out", "b.jsonl"], ["'missing.jsonl' does not exist"]),
             (["a.jsonl", "--out", "no/b.jsonl"], ["no/b.jsonl"]),
             (["a.jsonl", "--out", "b.jsonl.gz"], ["plain lines", "without .gz"]),
+            (["a.jsonl", "--out", "b.jsonl.xz"], ["plain lines", "or .xz"]),
         ):
             out, err = self.run_it("merge", *arguments, code=1)
             self.assertEqual((out, err.count("\n")), ("", 1), err)

@@ -1,7 +1,6 @@
 """Output to a terminal: no control characters from values, lines that fit. Without a terminal nothing is cut."""
 
 import fcntl
-import gzip
 import json
 import os
 import pty
@@ -9,6 +8,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import unittest
 from pathlib import Path
@@ -18,8 +18,10 @@ from in_folder import InFolder
 SOURCE = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 MODELS = SOURCE / "experiments" / "models"
-RESULTS = SOURCE / "experiments" / "results" / "cpu" / "quickstart.jsonl.gz"
-WIDE = SOURCE / "experiments" / "results" / "h200" / "inflated.jsonl.gz"
+sys.path.insert(0, str(SOURCE / "experiments"))
+from committed_results import file_of, lines_of  # noqa: E402
+
+RESULTS, WIDE = file_of("cpu/quickstart"), file_of("h200/inflated")
 # Clears the screen, sets a title, 8-bit control sequence introducer, reversed text; a line break and a return.
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202ereversed\r\nnext"
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -76,7 +78,7 @@ class Terminal(InFolder):
         return {**line, "key": re.search(r'that of its run is "([0-9a-f]{16})"', refusal)[1]}
 
     def hostile_results(self):
-        lines = [json.loads(line) for line in gzip.decompress(RESULTS.read_bytes()).splitlines()[:4]]
+        lines = [json.loads(line) for line in lines_of(RESULTS)[:4]]
         for line, name in zip(lines, (HOSTILE, "b", "c", "d")):
             line["run"]["drafter"] = {"name": name}
             line["run"]["target"]["model"] = f"{name}/model"

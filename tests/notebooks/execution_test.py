@@ -3,6 +3,7 @@ elsewhere."""
 
 import gzip
 import json
+import lzma
 import os
 import sys
 import tempfile
@@ -71,11 +72,12 @@ class Execution(unittest.TestCase):
 
     def test_compressed_figures_are_read(self):
         path = Path(self.folder.name) / "figures"
-        path.write_bytes(gzip.compress(FIGURES.read_bytes()))
-        self.assertEqual(results.figures(path), json.loads(FIGURES.read_text()))
-        path.write_bytes(path.read_bytes()[:100])
-        with self.assertRaisesRegex(RuntimeError, "unknown command"):  # the program's to refuse
-            results.figures(path)
+        for compress in (gzip.compress, lzma.compress):
+            path.write_bytes(compress(FIGURES.read_bytes()))
+            self.assertEqual(results.figures(path), json.loads(FIGURES.read_text()))
+            path.write_bytes(path.read_bytes()[:100])
+            with self.assertRaisesRegex(RuntimeError, "unknown command"):  # the program's to refuse
+                results.figures(path)
 
     def test_a_program_that_fails_is_heard(self):
         lines = Path(self.folder.name) / "other.jsonl"

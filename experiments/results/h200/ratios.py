@@ -1,15 +1,17 @@
-"""Step times of two groups of commits in steps.jsonl.gz, as a Markdown table.
+"""Step times of two groups of commits in the results h200/steps, as a Markdown table.
 
     python3 experiments/results/h200/ratios.py NOW[,COMMIT...] BEFORE[,COMMIT...]
 
 The first commit of each group gives its column; the ratio is that of the medians over all runs of the groups. A row
 whose code changed after an older commit of NOW is listed in CHANGED with the commits that still count.
 """
-import gzip
 import json
 import statistics
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from committed_results import file_of, lines_of  # noqa: E402
 
 CHANGED = {  # rows whose kernels are those of the first commit of NOW alone
     "8b 16 rows of one sequence, context 1k",
@@ -24,9 +26,7 @@ def shown(ms):
 
 
 def main(now, before):
-    with gzip.open(Path(__file__).parent / "steps.jsonl.gz", "rt") as file:
-        lines = [json.loads(line) for line in file]
-    lines = [line for line in lines if "step_ms" in line]
+    lines = [line for line in map(json.loads, lines_of(file_of("h200/steps"))) if "step_ms" in line]
     rows = [line for line in lines if line["commit"] == now[0]]
     for row in rows:
         def times(commits):

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/report/results.h"
+#include "tests/experiments/report/committed_results.h"
 #include "tests/experiments/report/fitted_noise.h"
 
 namespace foretoken::test {
@@ -22,8 +22,7 @@ const std::vector<FittedNoise>& lines_of(const std::string& name) {
   static std::map<std::string, std::vector<FittedNoise>> known;
   std::vector<FittedNoise>& found = known[name];
   if (found.empty())
-    for (const nlohmann::json& line :
-         load_results(std::string(FORETOKEN_SOURCE_DIR) + "/experiments/results/cpu/" + name + ".jsonl.gz"))
+    for (const nlohmann::json& line : committed_results("cpu/" + name))
       if (line.contains("repeats")) found.emplace_back(line);
   return found;
 }

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/load.h"
-#include "experiments/report/results.h"
+#include "tests/experiments/report/committed_results.h"
 
 namespace foretoken::test {
 
@@ -153,13 +153,12 @@ class FittedQueue {
 // Every ninth committed line, of one and of four places, of 24 and of 60 requests, and four lines of a machine whose
 // speed varied much more.
 inline std::vector<FittedQueue> fitted_queues() {
-  const std::string root = FORETOKEN_SOURCE_DIR;
   std::vector<FittedQueue> found;
   int line = 0;
-  for (const char* name : {"lengths", "quickstart"})
-    for (const nlohmann::json& l : load_results(root + "/experiments/results/cpu/" + name + ".jsonl.gz"))
+  for (const char* name : {"cpu/lengths", "cpu/quickstart"})
+    for (const nlohmann::json& l : committed_results(name))
       if (l.contains("repeats") && line++ % 9 == 0) found.emplace_back(l);
-  std::ifstream noisy(root + "/tests/data/noisy_quickstart.jsonl");
+  std::ifstream noisy(std::string(FORETOKEN_SOURCE_DIR) + "/tests/data/noisy_quickstart.jsonl");
   for (std::string l; std::getline(noisy, l);) found.emplace_back(nlohmann::json::parse(l));
   return found;
 }

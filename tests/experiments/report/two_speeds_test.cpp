@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/report.h"
-#include "experiments/report/results.h"
+#include "tests/experiments/report/committed_results.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/support/source.h"
 
@@ -81,7 +81,7 @@ struct Noise {
 std::vector<Noise> committed(const std::vector<std::string>& files) {
   std::vector<Noise> found;
   for (const std::string& file : files)
-    for (const json& line : load_results(std::string(FORETOKEN_SOURCE_DIR) + "/experiments/results/" + file))
+    for (const json& line : test::committed_results(file))
       if (line.contains("repeats") && line["repeats"].size() > 1 && line["run"]["engine"]["batch"] == 1)
         found.emplace_back(line);
   return found;
@@ -96,9 +96,8 @@ double share_found(int experiments, const std::function<Logs(int)>& measured) {
 // On shared CPUs and on GPUs, with the noise of 75 and of 22 committed measurements.
 TEST(TwoSpeeds, AreHardlyEverFoundOfAMachineThatHasOne) {
   std::mt19937 random(20261126);
-  for (const auto& files :
-       {std::vector<std::string>{"cpu/lengths.jsonl.gz", "cpu/quickstart.jsonl.gz", "cpu/formats.jsonl.gz"},
-        std::vector<std::string>{"h100/trees_greedy_inflated.jsonl.gz", "h100/formats_inflated.jsonl.gz"}}) {
+  for (const auto& files : {std::vector<std::string>{"cpu/lengths", "cpu/quickstart", "cpu/formats"},
+                            std::vector<std::string>{"h100/trees_greedy_inflated", "h100/formats_inflated"}}) {
     const std::vector<Noise> lines = committed(files);
     ASSERT_GE(lines.size(), 20u);
     const double alarms =
@@ -148,7 +147,7 @@ TEST(TwoSpeeds, AreFoundWhereTheyAreTenPercentApart) {
     EXPECT_GT(power(32, 0.02), 0.85) << within;
     EXPECT_LT(power(32, 0.05), 0.05) << within << ": noise hides them";
   }
-  for (const Noise& line : committed({"h100/trees_greedy_inflated.jsonl.gz", "h100/formats_inflated.jsonl.gz"})) {
+  for (const Noise& line : committed({"h100/trees_greedy_inflated", "h100/formats_inflated"})) {
     EXPECT_GT(share_found(100,
                           [&](int) {
                             Logs logs = line.one_speed(random), more = line.one_speed(random);

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "experiments/report/merge.h"
+#include "tests/experiments/report/committed_results.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
 
@@ -29,8 +30,7 @@ class OlderResults : public Runs {
 TEST_F(OlderResults, AreRecognizedInCommittedFiles) {
   int lines = 0;
   for (const char* name : {"formats", "trees", "trees_without_repeats"})
-    for (const json& line :
-         load_results(std::string(FORETOKEN_SOURCE_DIR) + "/experiments/results/cpu/" + name + ".jsonl.gz")) {
+    for (const json& line : committed_results(std::string("cpu/") + name)) {
       ASSERT_EQ(identity(line["run"]), line["key"]) << name << ": a complete document is its own";
       const json before = older(line);
       ASSERT_NE(before["key"], line["key"]);

@@ -22,4 +22,5 @@ def lines_of(path):
     """Without their newlines."""
     found = path.read_bytes()
     unpack = next((unpack for first, unpack in UNPACK.items() if found.startswith(first)), bytes)
-    return unpack(found).decode().removesuffix("\n").split("\n")  # not splitlines(), which parts texts at other characters too
+    text = unpack(found).decode()
+    return text.removesuffix("\n").split("\n")  # not splitlines(), which parts texts at other characters too

@@ -131,8 +131,8 @@ void twins(Cases& all, const Candidate& c) {
   for (const std::string& option : c.model_options) twin.configs.drafter[option] = "table:same";
   if (twin.configs.drafter.contains("temperature")) twin.configs.drafter.erase("temperature");
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
-    if (sampling.temperature > 0 &&
-        (c.soundness.acceptance == Acceptance::product || c.soundness.acceptance == Acceptance::other))
+    if (c.soundness.acceptance == Acceptance::other ||
+        (sampling.temperature > 0 && c.soundness.acceptance == Acceptance::product))
       continue;  // it may refuse the target's own guess
     const std::string how = "temperature " + std::to_string(int(sampling.temperature)) +
                             (sampling.penalties().counts() ? ", penalties" : "");

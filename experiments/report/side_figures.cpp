@@ -72,6 +72,7 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
     const json& measure = repeat.at(name);
     for (const auto& [key, of_request, sum] : kSums) side.*sum += measure.at(key).get<double>();
     side.recorded += measure.value("recorded", kUnknown);
+    side.unrecorded += measure.value("unrecorded", kUnknown);
     side.cut += measure.value("cut", 0.0);
     side.phases += read_phases(measure.at("phases"));
     add_memory(measure, side.memory);

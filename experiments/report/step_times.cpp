@@ -48,20 +48,20 @@ void read_timed_steps(const nlohmann::json& measure, std::vector<TimedSteps>& al
 
 StepTimes fitted(const std::vector<TimedSteps>& measured) {
   StepTimes t;
-  double steps = 0, sequences = 0;
+  double sequences = 0;
   std::vector<Point> target, draft;
   for (const TimedSteps& m : measured) {
     target.push_back({m.steps, 1, m.rows, std::max(0.0, m.seconds - m.draft_seconds) / m.steps});
     if (m.levels > 0) draft.push_back({m.steps, m.levels / m.steps, m.drafted / m.steps, m.draft_seconds / m.steps});
-    steps += m.steps, sequences += m.sequences, t.most_rows = std::max(t.most_rows, m.rows);
+    t.steps += m.steps, sequences += m.sequences, t.most_rows = std::max(t.most_rows, m.rows);
   }
-  if (steps == 0) return t;
+  if (t.steps == 0) return t;
   const auto [fixed, row] = least_squares(target);
   const auto [level, drafted] = least_squares(draft);
-  t.fixed = fixed, t.row = row, t.level = level, t.drafted = drafted, t.sequences = sequences / steps;
+  t.fixed = fixed, t.row = row, t.level = level, t.drafted = drafted, t.sequences = sequences / t.steps;
   for (const TimedSteps& m : measured) {
     const double found = fixed + row * m.rows + (level * m.levels + drafted * m.drafted) / m.steps;
-    t.deviation += std::abs(found / (m.seconds / m.steps) - 1) * m.steps / steps;
+    t.deviation += std::abs(found / (m.seconds / m.steps) - 1) * m.steps / t.steps;
   }
   return t;
 }

@@ -15,6 +15,7 @@ struct TimedSteps {
 struct StepTimes {
   double fixed = 0, row = 0;      // seconds of the target's forward and of everything else but drafting
   double level = 0, drafted = 0;  // seconds of drafting for each level, and for each node below a root
+  double steps = 0;               // that were measured
   double sequences = 0;           // of a step, on average
   double most_rows = 0;           // of the steps that were measured
   double deviation = 0;           // of the fit from the measured times, as a share of them, on average over steps

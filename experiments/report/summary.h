@@ -62,8 +62,8 @@ struct LatencyFigures {
 };
 
 // One side of a run (speculation, or its baseline), over all repeats. Where requests failed, their prompts are in no
-// total; steps, prefix rows, preemptions, cut trees and recorded forwards are those of the whole side, and phases are
-// NaN.
+// total; steps, prefix rows, preemptions, cut trees, and recorded and unrecorded forwards are those of the whole side,
+// and phases are NaN.
 struct SideFigures {
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
@@ -72,6 +72,7 @@ struct SideFigures {
   LatencyFigures latency;
   double cut = 0;                // trees with fewer nodes than the policy requested, for lack of rows or pages
   double recorded = 0;           // forwards that a device recorded for replay; NaN: the lines are older than this count
+  double unrecorded = 0;         // forwards without a recording, which the warm-up had not met; NaN: older lines
   double tokens_per_second = 0;  // end to end
   double decode_tokens_per_second = 0;  // of one request, after its first round
   double ttft_ms = 0;                   // to the first token, median over requests

@@ -40,6 +40,7 @@ json side_json(const SideFigures& side) {
           {"latency_ms", latency_json(side.latency)},
           {"cut", side.cut},
           {"recorded", finite(side.recorded)},
+          {"unrecorded", finite(side.unrecorded)},
           {"tokens_per_second", finite(side.tokens_per_second)},
           {"decode_tokens_per_second", finite(side.decode_tokens_per_second)},
           {"ttft_ms", finite(side.ttft_ms)},

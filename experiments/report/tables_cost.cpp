@@ -62,6 +62,7 @@ const std::vector<Figure> kFigures = {
     {"preempted", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.preempted, 0); }},
     {"cut", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.cut, 0); }},
     {"recorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.recorded, 0); }},
+    {"unrecorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.unrecorded, 0); }},
     {"target_weights_mb", Kind::number,
      [](const Summary& s) { return megabytes(s.speculative.memory.target_weights); }},
     {"draft_weights_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.draft_weights); }},

@@ -92,7 +92,7 @@ double mean(const std::vector<double>& values) {
 // Logarithms of the resamples' total seconds over the expected ones. The alternations of one resample have arrivals of
 // their own.
 std::vector<double> arrival_deviations(const std::vector<std::vector<double>>& again, double expected) {
-  const std::size_t apart = kResamples / again.size();
+  const std::size_t apart = std::max<std::size_t>(1, kResamples / again.size());
   std::vector<double> found;
   for (std::size_t b = 0; b < kResamples; ++b) {
     double sum = 0;

@@ -187,10 +187,10 @@ Table trees_table(const Chooser& trees) {
                    {"speedup", "speedup", "over a step of bare roots"},
                    {"notes", "notes", "", Column::Kind::text, true}};
   const StepTimes& times = trees.times();
-  table.note = times.known()
-                   ? "Step times are a linear fit, " + std::to_string(long(std::lround(100 * times.deviation))) +
-                         " % from the measured ones on average; ~: more rows than any measured step."
-                   : "The results have no step times, so the tree with the most tokens per round is chosen.";
+  table.note = times.known() ? "Step times are a linear fit to " + std::to_string(std::lround(times.steps)) +
+                                   " steps, " + std::to_string(std::lround(100 * times.deviation)) +
+                                   " % from the measured ones on average; ~: more rows than any measured step."
+                             : "The results have no step times, so the tree with the most tokens per round is chosen.";
   const Choice chosen = trees.chosen(), plain = trees.all().front();
   for (const Choice& c : listed(trees)) {
     Row row;

@@ -35,12 +35,6 @@ constexpr Side kSides[] = {Side::baseline, Side::speculative};
 
 const char* name_of(Side side) { return side == Side::baseline ? "baseline" : "speculative"; }
 
-// Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
-// verifier.
-bool comparable(const json& run, const Soundness& soundness) {
-  return run["sampling"]["temperature"] == 0 || soundness.path_identical();
-}
-
 // If all requests of a side failed, nothing was measured.
 void expect_some(const json& measure, Side side) {
   const json& requests = measure.at("requests");
@@ -187,17 +181,6 @@ json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& b
           {"compiler", kCompiler},
           {"machine", machine_of(bench.backend(run.document["engine"]))},
           {"sources", sources_of(run.document, bench.registries(), beside)}};
-}
-
-Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
-  const auto engine = bench.engine(run.document, Side::speculative, beside);
-  const ModelInfo& target = engine->target().info();
-  expect_start(run.document, engine->learns());
-  return {jobs_of(run.document, bench, beside),
-          {{"promise", engine->soundness().promise},
-           {"target", {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}}},
-           {"compared", comparable(run.document, engine->soundness())},
-           {"learns", engine->learns()}}};
 }
 
 json measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,

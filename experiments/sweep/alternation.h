@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/sweep/measure.h"
+#include "experiments/sweep/prepared.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 
@@ -36,15 +37,6 @@ class Baselines {
 
 // What measures a run now: {"commit", "program" (a hash), "version", "compiler", "machine", "sources"}.
 nlohmann::json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside);
-
-// What all alternations of a run share, made once.
-struct Prepared {
-  std::vector<Job> jobs;
-  nlohmann::json engine;  // what it says of itself: {"promise", "target", "compared" (outputs, with the baseline's),
-                          // "learns"}
-};
-// A failure of the run is an Error.
-Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside);
 
 // Alternation number k, from 0: {"schema", "key", "alternation": k, "of": origin_now() and what the engine says of
 // itself, "began", "seconds" and "measured_seconds" (without loading, warm-up and what was thrown away), "first" (the

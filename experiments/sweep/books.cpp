@@ -172,7 +172,7 @@ void Books::start(std::size_t job, Clock::time_point now) {
 void Books::add_time(const StepReport& report, bool steady) {
   const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
   const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
-  if (prompts || report.recorded > 0 || report.unrecorded > 0 || report.rows == 0 || !judged) return;
+  if (prompts || report.recorded > 0 || report.rows == 0 || !judged) return;
   StepsOfRows& s = steps_of_rows_[report.rows];
   int levels = 0;
   for (const SequenceReport& r : report.sequences)

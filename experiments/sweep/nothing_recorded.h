@@ -1,15 +1,14 @@
-// A device that records forwards does so while a run warms up. This module must not know runs or engines.
+// A device that records forwards does so before anything counts. This module must not know runs or engines.
 #pragma once
 #include "kernels/backend.h"
 
 namespace foretoken {
 
-// While it lives the device records no forward, of which each would take milliseconds: one that the warm-up has not met
-// runs as it is.
+// While it lives, and where the run was `warmed_up`, the device records no new forward, which would take milliseconds:
+// it runs as it is. Two of one device must not live at once.
 class NothingRecorded {
  public:
-  // `asked`: otherwise it does nothing.
-  NothingRecorded(Backend& backend, bool asked) : backend_(backend) { backend_.record_new(!asked); }
+  NothingRecorded(Backend& backend, bool warmed_up) : backend_(backend) { backend_.record_new(!warmed_up); }
   ~NothingRecorded() { backend_.record_new(true); }
   NothingRecorded(const NothingRecorded&) = delete;
 

@@ -203,8 +203,9 @@ std::vector<RunKey> keys_of_measure() {
   return {
       integer("/measure/repeats", 3, 1, 1000, "alternations of baseline and speculation, at least"),
       number("/measure/seconds", 0, 0, 1e6, "more alternations follow until this much time has been measured"),
-      boolean("/measure/warmup", true,
-              "serve a few short requests unmeasured first, and record no forward of a device after them"),
+      boolean(
+          "/measure/warmup", true,
+          "serve a few short requests unmeasured first; on a GPU all requests once, and record no forward after them"),
       later(boolean(
           "/measure/keep_outputs", false,
           "keep the generated texts of both sides with the first alternation's requests, so that they can be scored")),

@@ -29,8 +29,8 @@ struct ChildCounts {
   }
 };
 
-// Sums over the steps of so many rows that read no prompt, verified a tree, and neither recorded a forward nor lacked a
-// recording of one: what step times are fitted to.
+// Sums over the steps of so many rows that read no prompt, recorded no forward and verified a tree: what step times are
+// fitted to.
 struct StepsOfRows {
   long steps = 0, sequences = 0;
   long levels = 0, drafted = 0;  // levels of the deepest tree of each step; nodes below the roots

@@ -66,6 +66,11 @@ std::filesystem::path model_path(const std::string& directory, const std::filesy
   return path;
 }
 
+std::string device_key(const json& engine) {
+  return engine.at("device").get<std::string>() + ":" + std::to_string(engine.at("threads").get<int>()) + ":" +
+         engine.value("numerics", "fast");
+}
+
 }  // namespace
 
 std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, const MakeBackend& gpu,
@@ -91,12 +96,14 @@ void Workbench::load_plugins(const json& document, const std::filesystem::path& 
 }
 
 Backend& Workbench::backend(const json& engine) {
-  const std::string device = engine.at("device");
-  const int threads = engine.at("threads");
-  const std::string numerics = engine.value("numerics", "fast");
-  auto& made = backends_[device + ":" + std::to_string(threads) + ":" + numerics];
-  if (!made) made = make_backend(device, threads, numerics == "invariant");
+  auto& made = backends_[device_key(engine)];
+  if (!made)
+    made = make_backend(engine.at("device"), engine.at("threads"), engine.value("numerics", "fast") == "invariant");
   return *made;
+}
+
+void Workbench::put_backend(const json& engine, std::unique_ptr<Backend> backend) {
+  backends_[device_key(engine)] = std::move(backend);
 }
 
 std::shared_ptr<const Tokenizer> Workbench::tokenizer(const ModelChoice& choice, const std::filesystem::path& beside) {

@@ -42,6 +42,8 @@ class Workbench {
   const Registries& registries() const { return registries_; }
   // Of a run's "engine". "cuda" where this program has no CUDA backend is an Error; "auto" takes cpu then.
   Backend& backend(const nlohmann::json& engine);
+  // Takes this device for runs whose "engine" names the same device, threads and numerics.
+  void put_backend(const nlohmann::json& engine, std::unique_ptr<Backend> backend);
   // Of a run's target. Paths may also lie `beside` the document.
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
   // What its target says of itself, before or after it is loaded (but for its weight bytes, before).

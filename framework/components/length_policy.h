@@ -33,8 +33,8 @@ class LengthPolicy {
   Traits traits() const { return declared_ ? *declared_ : most(); }
   // Whether budgets may depend on more than what PastOnly and observe() told of the sequence itself: on another
   // sequence's SequenceReport or end, or on what a StepReport says of the step as a whole, which is its times (phases),
-  // rows, cut trees (cut), waits, recorded forwards (recorded), preempted, waiting and running sequences, and pages in
-  // use. Then the conformance kit's memory law, whose second policy saw one sequence alone, does not apply. All of
+  // rows, cut trees (cut), waits, recorded and unrecorded forwards, preempted, waiting and running sequences, and pages
+  // in use. Then the conformance kit's memory law, whose second policy saw one sequence alone, does not apply. All of
   // PastOnly is given to both policies, so a policy may read PastOnly::batch and room without this.
   virtual bool learns() const { return false; }
   // One budget per sequence, in order; another number of budgets is an Error. Each is cut to PastOnly::room, to

@@ -24,7 +24,11 @@ void add_details(json& line, int number) {
     for (const char* name : {"speculative", "baseline"}) {
       json& side = repeat[name];
       ++i;
-      side.update({{"recorded", i % 3}, {"cut", number % 2}, {"preempted", i % 4}, {"prefix_rows", 5 + i % 7}});
+      side.update({{"recorded", i % 3},
+                   {"unrecorded", i % 5},
+                   {"cut", number % 2},
+                   {"preempted", i % 4},
+                   {"prefix_rows", 5 + i % 7}});
       side["memory"] = {{"target_weights", 5e8 + i},
                         {"draft_weights", 1.25e8},
                         {"cache", 2.5e8},

@@ -60,17 +60,17 @@ TEST(WarmUp, serves_the_longest_of_a_run_where_the_device_records) {
   EXPECT_EQ(lengths(true), (std::vector{4, 8, 12}));
 }
 
-TEST(NothingRecorded, lasts_as_long_as_it_lives_where_it_is_asked_for) {
+TEST(NothingRecorded, lasts_as_long_as_it_lives_where_the_run_was_warmed_up) {
   struct Device : ReferenceBackend {
-    void record_new(bool on) override { records = on; }
-    bool records = true;
+    void record_new(bool on) override { records_new = on; }
+    bool records_new = true;
   } device;
-  for (const bool asked : {true, false}) {
+  for (const bool warmed_up : {true, false}) {
     {
-      const NothingRecorded settled(device, asked);
-      EXPECT_EQ(device.records, !asked);
+      const NothingRecorded settled(device, warmed_up);
+      EXPECT_EQ(device.records_new, !warmed_up);
     }
-    EXPECT_TRUE(device.records);
+    EXPECT_TRUE(device.records_new);
   }
 }
 

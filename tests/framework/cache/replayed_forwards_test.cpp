@@ -46,20 +46,20 @@ class Recording final : public ReferenceBackend {
     body();
     body_ = nullptr;
     const Numbers name(key.begin(), key.end());
-    if (!records && !bodies.contains(name)) return void(++without);
+    if (!records_new && !bodies.contains(name)) return void(++without);
     const auto [known, fresh] = bodies.emplace(name, seen);
     recorded += fresh, replayed += !fresh, wrong += known->second != seen;
   }
   int padded(int n) const override { return n <= few ? n : (n + 15) / 16 * 16; }
   std::uint64_t recordings() const override { return std::uint64_t(recorded); }
-  void record_new(bool on) override { records = on; }
+  void record_new(bool on) override { records_new = on; }
   std::uint64_t unrecorded() const override { return std::uint64_t(without); }
   void note(const Numbers& numbers) {
     if (body_) body_->insert(body_->end(), numbers.begin(), numbers.end());
   }
 
   int few = 1 << 20;  // sizes up to that are not padded
-  bool records = true;
+  bool records_new = true;
   int recorded = 0, replayed = 0, without = 0, wrong = 0;  // wrong: another body has the key
   std::map<Numbers, Numbers> bodies;
   std::set<std::int64_t> sizes;  // bytes of its blocks

@@ -262,6 +262,23 @@ TEST_P(ParityRunning, recordings) {
   EXPECT_EQ(cpu->recordings(), 0u) << "a device that is the host replays nothing";
 }
 
+TEST_P(ParityRunning, records) { EXPECT_FALSE(cpu->records()); }
+
+TEST_P(ParityRunning, record_new) {
+  int runs = 0;
+  for (const bool on : {false, true}) {
+    cpu->record_new(on);
+    cpu->replay(std::array{std::int64_t(1)}, [&] { ++runs; });
+  }
+  EXPECT_EQ(runs, 2) << "a body runs in any case";
+}
+
+TEST_P(ParityRunning, unrecorded) {
+  cpu->record_new(false);
+  cpu->replay(std::array{std::int64_t(1)}, [] {});
+  EXPECT_EQ(cpu->unrecorded(), 0u) << "a device that records nothing lacks nothing";
+}
+
 TEST_P(ParityRunning, waits) {
   const std::uint64_t before = cpu->waits();
   cpu->synchronize();

@@ -149,13 +149,13 @@ TEST_F(Budgets, prompts_are_read_beside_the_trees_of_a_full_step) {
 }
 
 TEST_F(Budgets, prompts_of_a_large_batch_have_more_rows) {
-  models = conformance::table_models({.vocab = 5, .positions = 4096});
-  options.step_rows = 0;
+  models = conformance::table_models({.vocab = 5, .positions = 16384});
+  options.step_rows = 0, options.page_rows = 16;
   for (const auto& [batch, rows] : {std::pair{15, 512}, std::pair{16, 512}, std::pair{17, 544}, std::pair{64, 2048},
                                     std::pair{256, 8192}, std::pair{300, 8192}}) {
     options.batch = batch;
     const auto e = wide_trees(2, {2, 1}, {2, 1});
-    for (int i = 0; i < batch; ++i) e->submit(request(conformance::Tokens(4000, 1), 3));
+    for (int i = 0; i < batch; ++i) e->submit(request(conformance::Tokens(9000, 1), 3));
     EXPECT_EQ(e->step().rows, rows) << batch;
   }
 }

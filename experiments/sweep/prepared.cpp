@@ -1,5 +1,6 @@
 #include "experiments/sweep/prepared.h"
 
+#include "experiments/sweep/alternation.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/learning.h"
 #include "experiments/sweep/measure.h"
@@ -34,9 +35,12 @@ Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& 
   Prepared prepared = of_engine(document, bench, beside);
   if (!document["measure"]["warmup"].get<bool>() || !bench.backend(document["engine"]).records()) return prepared;
   // It also loads kernels, and chooses those of products, when it first gets a size.
-  for (const Side side : {Side::baseline, Side::speculative})
+  const auto serve = [&](Side side) {
     measure(*bench.engine(document, side, beside), prepared.jobs, document["engine"]["batch"].get<int>(),
             [](double) { check_interrupt(); });
+  };
+  if (bench.is_first(baseline_of(document))) serve(Side::baseline);
+  serve(Side::speculative);
   return prepared;
 }
 

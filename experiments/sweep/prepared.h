@@ -18,7 +18,8 @@ struct Prepared {
 };
 
 // Made once in a process. Where the device records forwards, and unless /measure/warmup is false, both sides serve all
-// requests once, so that alternations meet no new size. A failure of the run is an Error.
+// requests once, so that alternations meet no new size; a baseline does so for all runs that have it. A failure of the
+// run is an Error.
 Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside);
 
 }  // namespace foretoken

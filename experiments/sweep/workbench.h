@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,8 @@ class Workbench {
   Backend& backend(const nlohmann::json& engine);
   // Takes this device for runs whose "engine" names the same device, threads and numerics.
   void put_backend(const nlohmann::json& engine, std::unique_ptr<Backend> backend);
+  // Whether nobody has asked for this before: what a device learns once need not be shown to it again.
+  bool is_first(const std::string& what) { return asked_for_.insert(what).second; }
   // Of a run's target. Paths may also lie `beside` the document.
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
   // What its target says of itself, before or after it is loaded (but for its weight bytes, before).
@@ -82,6 +85,7 @@ class Workbench {
   std::map<std::string, Loaded> models_;
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();  // by drafters, policies and verifiers
   std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
+  std::set<std::string> asked_for_;
   std::string asked_;                          // the run whose pool was asked for last
   std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models
 };

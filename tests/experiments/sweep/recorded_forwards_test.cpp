@@ -114,6 +114,25 @@ TEST_F(RecordedForwards, AreRecordedOnTheWayWithoutAWarmUp) {
   EXPECT_TRUE(found["thrown_away"].empty());
 }
 
+TEST_F(RecordedForwards, OfABaselineAreMetOnceForAllRunsThatHaveIt) {
+  Workbench bench;
+  auto bodies = [&, device = static_cast<Recorder*>(nullptr)](int length) mutable {
+    const json document = complete_run(run({{"policy", {{"length", length}}}}), bench.registries(), "test");
+    if (device == nullptr) {
+      auto made = std::make_unique<Recorder>();
+      device = made.get();
+      bench.put_backend(document["engine"], std::move(made));
+    }
+    const int before = device->periods[0].bodies;
+    (void)prepare({document, json::object(), key_of(document)}, bench, "");
+    return device->periods[0].bodies - before;
+  };
+  const int both = bodies(2), again = bodies(2);
+  EXPECT_GT(both, again) << "the baseline is left out";
+  EXPECT_GT(again, 0) << "speculation is not";
+  EXPECT_GT(bodies(1), 0);
+}
+
 // Where the device keeps too few, those that the warm-up of an alternation does not meet run as they are.
 TEST_F(RecordedForwards, AreCountedWhereTheDeviceHasForgottenThem) {
   Workbench bench;

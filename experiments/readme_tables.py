@@ -133,14 +133,14 @@ PAGES = {
 }
 
 
-def page_of(path, name, tables, program):
-    """The text of a page, and what it should be."""
+def text_of(path, name, tables):
+    """The text of a page, which has a place for each of its tables."""
     text = path.read_text()
     places = [found[2] for found in PLACE.finditer(text)]
     if sorted(places) != sorted(tables):
         sys.exit(f"readme_tables.py: {path} has places for the tables {', '.join(places) or 'none'}; give each of "
                  f"{', '.join(tables)} one in {name}, between <!-- table NAME --> and <!-- end of table -->.")
-    return text, PLACE.sub(lambda found: found[1] + tables[found[2]]((program,)) + found[4], text)
+    return text
 
 
 def main():
@@ -149,14 +149,16 @@ def main():
     parser.add_argument("--pages", type=Path, default=ROOT, help="the folder of README.md (default: this repository)")
     parser.add_argument("--program", default=str(ROOT / "foretoken"), help="what shows results (default: ./foretoken)")
     given = parser.parse_args()
-    for name, tables in PAGES.items():
-        path = given.pages / name
-        text, made = page_of(path, name, tables, given.program)
-        if made == text:
-            continue
-        if given.check:
-            sys.exit(f"readme_tables.py: {path} has other tables than the results give; "
-                     "run python3 experiments/readme_tables.py, and commit what it writes.")
+    texts = {name: text_of(given.pages / name, name, tables) for name, tables in PAGES.items()}
+    stale = {}
+    for name, text in texts.items():
+        made = PLACE.sub(lambda found: found[1] + PAGES[name][found[2]]((given.program,)) + found[4], text)
+        if made != text:
+            stale[given.pages / name] = made
+    if stale and given.check:
+        sys.exit(f"readme_tables.py: {', '.join(map(str, stale))}: other tables than the results give; "
+                 "run python3 experiments/readme_tables.py, and commit what it writes.")
+    for path, made in stale.items():
         path.write_text(made)
 
 

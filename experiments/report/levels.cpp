@@ -24,11 +24,17 @@ double students(double freedom) {
   return found;
 }
 
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double x : values) sum += x;
+  return sum / double(values.size());
+}
+
 double mean_variance(const std::vector<double>& values) {
   const double n = double(values.size());
-  double mean = 0, squares = 0;
-  for (const double x : values) mean += x / n;
-  for (const double x : values) squares += (x - mean) * (x - mean);
+  double middle = 0, squares = 0;
+  for (const double x : values) middle += x / n;
+  for (const double x : values) squares += (x - middle) * (x - middle);
   return squares / (n - 1) / n;
 }
 

@@ -10,6 +10,7 @@ constexpr double kTail = 0.025;  // of an interval, on each side
 double normal();                  // the quantile of the normal distribution that bounds the middle 95 %
 double students(double freedom);  // that of Student's; of freedoms an eighth apart below 64
 
+double mean(const std::vector<double>& values);  // of at least one
 // The variance of the mean of values, of at least two.
 double mean_variance(const std::vector<double>& values);
 

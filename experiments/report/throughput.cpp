@@ -83,12 +83,6 @@ std::vector<std::vector<double>> served_again(std::span<const ServedQueue> alter
   return found;
 }
 
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double x : values) sum += x;
-  return sum / double(values.size());
-}
-
 // Logarithms of the resamples' total seconds over the expected ones. The alternations of one resample have arrivals of
 // their own.
 std::vector<double> arrival_deviations(const std::vector<std::vector<double>>& again, double expected) {
@@ -114,8 +108,10 @@ Interval throughput_interval(std::span<const ServedQueue> alternations, double r
   if (alternations.size() < 2 || !std::ranges::all_of(alternations, told)) return alone;
   const std::vector<std::vector<double>> again = served_again(alternations, rate, places);
   std::vector<double> rates;
-  for (std::size_t k = 0; k < again.size(); ++k)
-    rates.push_back(std::log(alternations[k].tokens / mean(again[k]))), expected += mean(again[k]);
+  for (std::size_t k = 0; k < again.size(); ++k) {
+    const double seconds_of_one = mean(again[k]);
+    rates.push_back(std::log(alternations[k].tokens / seconds_of_one)), expected += seconds_of_one;
+  }
   const Level machine{std::sqrt(mean_variance(rates)), double(rates.size()) - 1};
   const auto [low, high] = spread(arrival_deviations(again, expected));
   const auto half = [&](double deviation) {

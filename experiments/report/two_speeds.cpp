@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "experiments/report/levels.h"
+
 namespace foretoken {
 
 using nlohmann::json;
@@ -22,12 +24,6 @@ struct Blocks {
   std::vector<std::pair<double, double>> slopes;  // from each to the next: of the logarithm over the context, which
                                                   // changes by the second
 };
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double x : values) sum += x;
-  return sum / double(values.size());
-}
 
 Blocks blocks_of(const json& repeats, const char* side) {
   Blocks all;

@@ -1,6 +1,5 @@
 #include "experiments/sweep/prepared.h"
 
-#include "experiments/sweep/alternation.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/learning.h"
 #include "experiments/sweep/measure.h"
@@ -29,6 +28,12 @@ Prepared of_engine(const json& run, Workbench& bench, const std::filesystem::pat
 }
 
 }  // namespace
+
+std::string baseline_of(json run) {
+  run.erase("drafter"), run.erase("policy"), run.erase("trace");
+  if (run.contains("workload")) run["workload"].erase("start");
+  return run.dump();
+}
 
 Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
   const json& document = run.document;

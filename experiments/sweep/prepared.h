@@ -1,6 +1,7 @@
-// What all alternations of a run share. This module must not know how they are measured.
+// What all alternations of a run share. This module must not know alternations.
 #pragma once
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,10 @@
 #include "experiments/sweep/workbench.h"
 
 namespace foretoken {
+
+// The fields that determine a baseline, as text: all except drafter and policy, the state that they begin from, and
+// their trace.
+std::string baseline_of(nlohmann::json run);
 
 struct Prepared {
   std::vector<Job> jobs;

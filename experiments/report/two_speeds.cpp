@@ -51,8 +51,10 @@ double slope_of(std::vector<std::pair<double, double>> slopes) {
   std::ranges::sort(slopes);
   double half = 0, seen = 0;
   for (const auto& [slope, weight] : slopes) half += weight / 2;
-  for (const auto& [slope, weight] : slopes)
-    if ((seen += weight) >= half) return std::max(0.0, slope);
+  for (const auto& [slope, weight] : slopes) {
+    seen += weight;
+    if (seen >= half) return std::max(0.0, slope);
+  }
   return 0;
 }
 

@@ -48,6 +48,7 @@ class Alternation {
   Alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench, const std::filesystem::path& beside,
               const std::function<void(double)>& progress, Baselines* shared)
       : run_(run.document),
+        key_(run.key),
         k_(k),
         bench_(bench),
         beside_(beside),
@@ -59,11 +60,8 @@ class Alternation {
   // forwards have taken the place of this run's.
   void warm_up() {
     if (!run_["measure"]["warmup"].get<bool>()) return;
-    const std::size_t batch = run_["engine"]["batch"];
-    const std::vector<Job> few = warm_up_jobs(jobs_, batch, bench_.backend(run_["engine"]).records());
     for (const Side side : kSides)
-      if (side == Side::speculative || !shared_ || !shared_->known(run_))
-        measure(*bench_.engine(run_, side, beside_), few, int(batch), [](double) { check_interrupt(); });
+      if (side == Side::speculative || !shared_ || !shared_->known(run_)) warm_up(side);
   }
 
   // Both sides into the record; they take turns in being first.
@@ -81,6 +79,20 @@ class Alternation {
   }
 
  private:
+  // Serves a few requests; where the device records forwards, all, if it has not served them before or records anything
+  // for the few: then other runs' forwards have taken the place of this run's, or a model was loaded again.
+  void warm_up(Side side) {
+    Backend& device = bench_.backend(run_["engine"]);
+    const int batch = run_["engine"]["batch"];
+    const auto serve = [&](const std::vector<Job>& jobs) {  // whether anything was recorded
+      const std::uint64_t before = device.recordings();
+      measure(*bench_.engine(run_, side, beside_), jobs, batch, [](double) { check_interrupt(); });
+      return device.recordings() != before;
+    };
+    const bool first = device.records() && bench_.is_first(side == Side::baseline ? baseline_of(run_) : key_);
+    if (first || serve(warm_up_jobs(jobs_, std::size_t(batch)))) serve(jobs_);
+  }
+
   void tell(int turn, double part) {
     check_interrupt();
     progress_((turn + part) / 2);
@@ -132,6 +144,7 @@ class Alternation {
   }
 
   const json& run_;
+  const std::string& key_;
   int k_;
   Workbench& bench_;
   const std::filesystem::path& beside_;
@@ -159,6 +172,12 @@ void note_failures(const json& measure, const char* side, int repeat, json& line
 }
 
 }  // namespace
+
+std::string baseline_of(json run) {
+  run.erase("drafter"), run.erase("policy"), run.erase("trace");
+  if (run.contains("workload")) run["workload"].erase("start");
+  return run.dump();
+}
 
 json Baselines::of(const json& run, const std::function<json()>& measure) {
   const std::string key = baseline_of(run);

@@ -16,6 +16,10 @@
 
 namespace foretoken {
 
+// The fields that determine a baseline, as text: all except drafter and policy, the state that they begin from, and
+// their trace.
+std::string baseline_of(nlohmann::json run);
+
 // Baselines of one round, shared by all runs of a sweep that differ only in drafter and policy. Valid where absolute
 // times are stable (an exclusive GPU), not on a shared CPU, where only alternating measurements can be compared.
 class Baselines {

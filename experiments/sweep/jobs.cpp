@@ -94,7 +94,7 @@ std::vector<Job> jobs_before(std::vector<Job> jobs) {
   return jobs;
 }
 
-std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch, bool records) {
+std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {
   constexpr std::size_t kTokens = 16;       // of the first batch, at most
   std::vector<int> place(jobs.size(), -1);  // among the first turns
   int first_turns = 0;
@@ -104,11 +104,9 @@ std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch, bool rec
     if (job.first >= 0) job.first = place[std::size_t(job.first)];
   std::erase_if(jobs, [](const Job& job) { return job.after >= 0; });
   jobs.resize(std::min(jobs.size(), 2 * batch));
-  int longest = 0;
-  for (const Job& job : jobs) longest = std::max(longest, job.request.limits.max_new_tokens);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     int& most = jobs[i].request.limits.max_new_tokens;
-    most = records && i >= batch ? longest : std::min(most, int((kTokens * (i + 1) + batch - 1) / batch));
+    most = std::min(most, int((kTokens * (i + 1) + batch - 1) / batch));
   }
   return jobs;
 }

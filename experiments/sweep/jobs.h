@@ -27,8 +27,7 @@ std::vector<Job> jobs_before(std::vector<Job> jobs);
 // The warm-up requests, served before a run is measured: its first ones (of conversations the first turns), two for
 // each place, shortened. They end one after another and others start, so every batch size (above 16: sizes close
 // together) and mixes of prompts and decoding occur, if the run has enough requests. A device may time its
-// implementations of a product when it first gets a number of rows. `records`: where the device records forwards, the
-// second request of a place has the length of the longest, so that the contexts of the run occur as well.
-std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch, bool records);
+// implementations of a product when it first gets a number of rows.
+std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);
 
 }  // namespace foretoken

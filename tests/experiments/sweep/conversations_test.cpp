@@ -131,7 +131,7 @@ TEST_F(Turns, a_later_turn_goes_on_from_what_was_said) {
 
 TEST_F(Turns, a_warm_up_fills_the_places_with_first_turns) {
   const auto jobs = jobs_of(run_of(workload({{"turns", 0}})).document, bench, "");
-  const auto few = warm_up_jobs(jobs, 2, false);
+  const auto few = warm_up_jobs(jobs, 2);
   ASSERT_EQ(few.size(), 4u);
   for (std::size_t i = 0; i < few.size(); ++i) {
     EXPECT_EQ(few[i].after, -1);

@@ -49,6 +49,7 @@ class SweepsInRounds : public Runs {
           },
           [](const foretoken::Run&, const std::string&) {});
     } catch (const Interrupted&) {
+      EXPECT_EQ(found.size(), most);
     }
     return found;
   }

@@ -30,34 +30,18 @@ std::set<std::size_t> sizes_met(const std::vector<Job>& jobs, std::size_t batch,
 }
 
 TEST(WarmUp, meets_every_size_of_a_batch_and_prompts_among_decoding) {
-  for (const bool records : {false, true})
-    for (std::size_t batch = 1; batch <= 64; ++batch) {
-      std::vector<Job> jobs(4 * batch);
-      for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].request.limits.max_new_tokens = 32 + int(i * 37 % 33);
-      bool mixed = false;
-      const auto met = sizes_met(warm_up_jobs(jobs, batch, records), batch, mixed);
-      for (std::size_t size = 1; size <= batch; ++size) {
-        const auto near = met.lower_bound(size);
-        ASSERT_NE(near, met.end()) << batch;
-        EXPECT_LT(*near - size, (batch + 15) / 16) << size << " of " << batch;
-      }
-      EXPECT_EQ(mixed, batch > 1) << batch;
+  for (std::size_t batch = 1; batch <= 64; ++batch) {
+    std::vector<Job> jobs(4 * batch);
+    for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].request.limits.max_new_tokens = 32 + int(i * 37 % 33);
+    bool mixed = false;
+    const auto met = sizes_met(warm_up_jobs(jobs, batch), batch, mixed);
+    for (std::size_t size = 1; size <= batch; ++size) {
+      const auto near = met.lower_bound(size);
+      ASSERT_NE(near, met.end()) << batch;
+      EXPECT_LT(*near - size, (batch + 15) / 16) << size << " of " << batch;
     }
-}
-
-// The contexts of a run occur where a device records forwards, of which each has a size of context.
-TEST(WarmUp, serves_the_longest_of_a_run_where_the_device_records) {
-  std::vector<Job> jobs(24);
-  for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i].request.limits.max_new_tokens = i == 5 ? 64 : 40;
-  const auto lengths = [&](bool records) {
-    std::vector<int> found;
-    for (const Job& j : warm_up_jobs(jobs, 4, records)) found.push_back(j.request.limits.max_new_tokens);
-    return found;
-  };
-  EXPECT_EQ(lengths(false), (std::vector{4, 8, 12, 16, 20, 24, 28, 32}));
-  EXPECT_EQ(lengths(true), (std::vector{4, 8, 12, 16, 64, 64, 64, 64}));
-  jobs.resize(3);
-  EXPECT_EQ(lengths(true), (std::vector{4, 8, 12}));
+    EXPECT_EQ(mixed, batch > 1) << batch;
+  }
 }
 
 TEST(NothingRecorded, lasts_as_long_as_it_lives_where_the_run_was_warmed_up) {
@@ -165,7 +149,7 @@ TEST(Agreement, leaves_out_requests_that_failed) {
 TEST(WarmUp, asks_for_no_more_than_the_run) {
   std::vector<Job> jobs(3);
   for (Job& j : jobs) j.request.limits.max_new_tokens = 5;
-  const auto few = warm_up_jobs(jobs, 8, false);
+  const auto few = warm_up_jobs(jobs, 8);
   ASSERT_EQ(few.size(), 3u);
   for (const Job& j : few) EXPECT_TRUE(j.request.limits.max_new_tokens >= 1 && j.request.limits.max_new_tokens <= 5);
 }

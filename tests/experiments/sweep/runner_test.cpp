@@ -151,6 +151,7 @@ TEST_F(Runs, WhatGoesWrongIsOneSentence) {
 // result.
 TEST_F(Runs, AnErrorAfterCtrlCIsNoResult) {
   const auto interrupted_run = [&] {
+    std::signal(SIGINT, SIG_DFL);  // a shell starts background jobs with it ignored
     watch_interrupts();
     std::raise(SIGINT);
     try {

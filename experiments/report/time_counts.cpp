@@ -37,8 +37,10 @@ long TimeCounts::total() const {
 double TimeCounts::quantile(double share) const {
   const double wanted = share * double(total());
   long seen = 0;
-  for (const auto& [bin, times] : times_)
-    if ((seen += times) >= wanted) return std::sqrt(begin_of(bin) * begin_of(bin + 1));
+  for (const auto& [bin, times] : times_) {
+    seen += times;
+    if (seen >= wanted) return std::sqrt(begin_of(bin) * begin_of(bin + 1));
+  }
   return kUnknown;
 }
 

@@ -19,15 +19,15 @@ std::string nothing_learns(const json& run) {
 }  // namespace
 
 std::optional<bool> learns(const json& run, const Registries& registries) {
-  std::optional<bool> drafter, policy;  // none: it cannot be made without its models
-  try {
-    drafter = conformance::needs_of(registries, run.at("drafter")).learns;
-  } catch (const Error&) {
-  }
-  try {
-    policy = conformance::policy_learns(registries, run.at("policy"));
-  } catch (const Error&) {
-  }
+  const auto asked = [](const auto& component) -> std::optional<bool> {
+    try {
+      return component();
+    } catch (const Error&) {
+      return std::nullopt;  // it cannot be made without its models
+    }
+  };
+  const auto drafter = asked([&] { return conformance::needs_of(registries, run.at("drafter")).learns; });
+  const auto policy = asked([&] { return conformance::policy_learns(registries, run.at("policy")); });
   if (drafter == true || policy == true) return true;
   return drafter && policy ? std::optional(false) : std::nullopt;
 }

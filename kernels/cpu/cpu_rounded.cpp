@@ -3,6 +3,7 @@
 // for integers.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <type_traits>
 #include <vector>
@@ -27,8 +28,9 @@ template <class N, class T> std::int32_t put_quads(std::span<const N> group, boo
   std::int32_t sum = 0;
   for (std::size_t k = 0; k < group.size(); ++k) {
     const int place = natural ? int(k % 4) : kPlaces[k % 4];
-    to[k / 4 * 4 + std::size_t(place)] = T(group[k]);
-    sum += std::int32_t(group[k]);
+    const auto number = std::int32_t(+group[k]);
+    to[k / 4 * 4 + std::size_t(place)] = T(number);
+    sum += number;
   }
   return sum;
 }
@@ -41,7 +43,7 @@ void arrange_numbers(const PackedWeight& w, DType type, std::span<const N> numbe
     const auto group = numbers.subspan(std::size_t(g * w.group), std::size_t(w.group));
     if (type == DType::i8 && std::is_same_v<N, std::int8_t>) {
       std::memmove(static_cast<std::int8_t*>(to) + g * padded, group.data(), group.size());  // may be in place
-      sums[g] = std::accumulate(group.begin(), group.end(), std::int32_t(0));
+      sums[g] = std::transform_reduce(group.begin(), group.end(), 0, std::plus(), [](N x) { return std::int32_t(x); });
     } else if (type == DType::i8)
       sums[g] = put_quads(group, true, static_cast<std::int8_t*>(to) + g * padded);
     else if (type == DType::f16)

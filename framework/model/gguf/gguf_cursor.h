@@ -18,7 +18,8 @@ class GgufCursor {
   // `what` names the number in messages.
   template <class T> T read(const char* what) {
     T value;
-    std::memcpy(&value, take(sizeof value, what).data(), sizeof value);
+    const std::string_view bytes = take(sizeof value, what);
+    std::memcpy(&value, bytes.data(), bytes.size());
     return value;
   }
   // A length of 64 bits, then so many bytes.

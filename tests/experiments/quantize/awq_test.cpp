@@ -56,7 +56,7 @@ TEST(QuantizationJob, IsWhatTheCodesDependOn) {
 }
 
 Tensor numbers(Shape shape, int seed = 1) {
-  const Tensor t = Tensor::host(std::move(shape), DType::f32);
+  const Tensor t = Tensor::host(shape, DType::f32);
   for (std::int64_t i = 0; i < t.elements(); ++i) t.data<float>()[i] = float((i * 31 + seed * 17) % 23) / 8 - 1;
   return t;
 }
@@ -70,7 +70,7 @@ using Operation = std::function<Tensor(Backend&)>;
 using Operations = std::vector<std::pair<std::string, Operation>>;
 
 Tensor zeros(Shape shape, DType dtype) {
-  const Tensor t = Tensor::host(std::move(shape), dtype);
+  const Tensor t = Tensor::host(shape, dtype);
   std::memset(t.raw(), 0, std::size_t(t.bytes()));
   return t;
 }

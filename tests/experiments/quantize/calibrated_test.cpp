@@ -64,7 +64,8 @@ TEST_F(Calibrated, SmoothquantMovesScalesIntoNorms) {
   const auto after = tensors_in(o.out);
   for (const std::string& name : before.names()) {
     if (name.ends_with("_proj.weight")) continue;
-    const Tensor a = before.tensor(name), b = after.at(name);
+    const Tensor a = before.tensor(name);
+    const Tensor& b = after.at(name);
     ASSERT_EQ(a.dtype(), b.dtype()) << name;
     EXPECT_EQ(std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) != 0, name.ends_with("layernorm.weight")) << name;
   }

@@ -13,9 +13,11 @@ namespace {
 
 Weight some_matrix(const std::string& format, std::int64_t out, std::int64_t in) {
   const Tensor t = Tensor::host({out, in}, DType::f32);
-  for (std::int64_t i = 0; i < t.elements(); ++i)
-    t.data<float>()[i] = float((std::sin(0.7 * double(i * i % 1009)) + 0.1) * double(1 + i / in));  // rows differ
-  std::memset(t.row<float>(1), 0, 64 * sizeof(float));                                              // a group of zeros
+  for (std::int64_t i = 0; i < t.elements(); ++i) {
+    const std::int64_t row = i / in;  // rows differ
+    t.data<float>()[i] = float((std::sin(0.7 * double(i * i % 1009)) + 0.1) * double(1 + row));
+  }
+  std::memset(t.row<float>(1), 0, 64 * sizeof(float));  // a group of zeros
   return quantize(Weight::dense(t), *find_format(format));
 }
 

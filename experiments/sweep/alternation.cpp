@@ -79,18 +79,17 @@ class Alternation {
   }
 
  private:
-  // Serves a few requests; where the device records forwards, all, if it has not served them before or records anything
-  // for the few: then other runs' forwards have taken the place of this run's, or a model was loaded again.
+  // Serves a few requests; where the device records forwards, then all, as they are measured, if it has not served them
+  // before or recorded anything for the few: other runs' forwards have taken the place of this run's, or a model was
+  // loaded again.
   void warm_up(Side side) {
+    const auto interruptible = [](double) { check_interrupt(); };
     Backend& device = bench_.backend(run_["engine"]);
     const int batch = run_["engine"]["batch"];
-    const auto serve = [&](const std::vector<Job>& jobs) {  // whether anything was recorded
-      const std::uint64_t before = device.recordings();
-      measure(*bench_.engine(run_, side, beside_), jobs, batch, [](double) { check_interrupt(); });
-      return device.recordings() != before;
-    };
+    const std::uint64_t before = device.recordings();
+    measure(*bench_.engine(run_, side, beside_), warm_up_jobs(jobs_, std::size_t(batch)), batch, interruptible);
     const bool first = device.records() && bench_.is_first(side == Side::baseline ? baseline_of(run_) : key_);
-    if (first || serve(warm_up_jobs(jobs_, std::size_t(batch)))) serve(jobs_);
+    if (first || device.recordings() != before) serve(side, false, interruptible);
   }
 
   void tell(int turn, double part) {
@@ -100,10 +99,10 @@ class Alternation {
 
   // What a warm measurement begins with: the requests with other draws, in a closed loop. Their prompts are read anew
   // afterwards, as the baseline reads them.
-  json serve_before(Engine& engine, int turn) {
+  json serve_before(Engine& engine, const std::function<void(double)>& progress) {
     const auto begin = Clock::now();
     const Measured served = measure(engine, jobs_before(jobs_), run_["engine"]["batch"].get<int>(),
-                                    [&](double part) { tell(turn, part / 2); });
+                                    [&](double part) { progress(part / 2); });
     engine.forget_prefixes();
     expect_some(served.measure, Side::speculative);
     before_seconds_ = seconds_since(begin);
@@ -111,21 +110,24 @@ class Alternation {
     return {{"seconds", served.measure["seconds"]}, {"tokens", served.measure["tokens"]}, {"failed", failed}};
   }
 
+  // All requests of a side; none of their forwards is recorded where all `were_met`.
+  Measured serve(Side side, bool were_met, const std::function<void(double)>& progress) {
+    const auto engine = bench_.engine(run_, side, beside_);
+    const bool warm = side == Side::speculative && is_warm(run_);
+    const json before = warm ? serve_before(*engine, progress) : json();
+    const NothingRecorded settled(bench_.backend(run_["engine"]), were_met);
+    Measured found = measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_),
+                             [&](double part) { progress(warm ? (1 + part) / 2 : part); });
+    if (warm) found.measure["served_before"] = before;
+    return found;
+  }
+
   json one(Side side, int turn) {
     auto begin = Clock::now();
     before_seconds_ = 0;
-    Taken taken = measure_kept(
-        [&] {
-          const auto engine = bench_.engine(run_, side, beside_);
-          const bool warm = side == Side::speculative && is_warm(run_);
-          const json before = warm ? serve_before(*engine, turn) : json();
-          const NothingRecorded settled(bench_.backend(run_["engine"]), run_["measure"]["warmup"]);
-          Measured found = measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_),
-                                   [&](double part) { tell(turn, warm ? (1 + part) / 2 : part); });
-          if (warm) found.measure["served_before"] = before;
-          return found;
-        },
-        [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
+    Taken taken =
+        measure_kept([&] { return serve(side, run_["measure"]["warmup"], [&](double part) { tell(turn, part); }); },
+                     [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
     unmeasured_seconds_ += before_seconds_;  // of what is kept; what was thrown away is counted whole
     if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
     json outputs = outputs_of(taken.measured);

@@ -206,12 +206,12 @@ json measure_alternation(const Run& run, int k, const Prepared& prepared, Workbe
   record["of"].update(prepared.engine);
   if (shared) record["of"]["shared_baseline"] = true;
   Alternation alternation(run, k, prepared, bench, beside, progress, shared);
+  alternation.warm_up();  // the trace has times as well
   if (k == 0 && run.document.contains("trace")) {
     json header = line_of_run(run);
     header.update(record["of"]);
     record_trace(trace_file(run), header, prepared.jobs, bench, beside);
   }
-  alternation.warm_up();
   record["began"] = utc_now();
   alternation.measure_both(record);
   // With what the device measured of itself meanwhile.

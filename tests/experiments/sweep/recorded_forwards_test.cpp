@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,7 @@ class Recorder final : public ReferenceBackend {
     const bool known = std::ranges::find(known_, sizes(key)) != known_.end();
     Counts& now = periods.back();
     ++now.bodies, now.recorded += !known && records_, now.unrecorded += !known && !records_;
+    recorded_late |= !known && records_ && std::filesystem::exists(file);
     recordings_ += !known && records_, unrecorded_ += !known && !records_;
     if (known || !records_) return;
     known_.push_back(sizes(key));
@@ -51,6 +53,8 @@ class Recorder final : public ReferenceBackend {
   std::vector<Counts> periods{1};  // while it records, then while it does not, and so on
   std::size_t most = 10000;        // sizes that it keeps
   bool graphs = true;
+  std::filesystem::path file;
+  bool recorded_late = false;  // when that file was there
 
  private:
   static std::vector<std::int64_t> sizes(std::span<const std::int64_t> key) { return {key.begin() + 6, key.end()}; }
@@ -107,16 +111,19 @@ class RecordedForwards : public testing::Test {
     document.merge_patch(changes);
     return document;
   }
+  std::filesystem::path trace() const { return folder_.path() / "trace.jsonl"; }
   // The result line of a run on that device.
   json line(const json& changes) {
     Workbench bench(with_late());
     const json document = complete_run(run(changes), bench.registries(), "test");
     auto device = std::make_unique<Recorder>();
     recorder = device.get();
+    recorder->file = trace();
     bench.put_backend(document["engine"], std::move(device));
     json found = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});
     EXPECT_FALSE(found.contains("error")) << found["error"];
     periods = recorder->periods;
+    recorded_late = recorder->recorded_late;
     return found;
   }
   static long sum(const json& line, const char* key) {
@@ -129,6 +136,7 @@ class RecordedForwards : public testing::Test {
   TemporaryFolder folder_;
   Recorder* recorder = nullptr;
   std::vector<Recorder::Counts> periods;
+  bool recorded_late = false;
 };
 
 // The few requests before an alternation meet sizes of their own, which must not make it serve all again.
@@ -164,6 +172,14 @@ TEST_F(RecordedForwards, OfAnOpenLoopAreMetAtItsRate) {
   const std::chrono::duration<double> last = loop_of(found["run"], Late::kRequests, 0).arrival(Late::kRequests - 1);
   EXPECT_GT(unmeasured, 2 * last.count());
   EXPECT_EQ(sum(found, "recorded"), 0);
+}
+
+TEST_F(RecordedForwards, OfATraceAreRecordedBeforeIt) {
+  for (const bool warmup : {true, false}) {
+    line({{"trace", trace().string()}, {"measure", {{"warmup", warmup}}}});
+    EXPECT_EQ(recorded_late, !warmup);
+    EXPECT_TRUE(std::filesystem::remove(trace()));
+  }
 }
 
 TEST_F(RecordedForwards, AreRecordedOnTheWayWithoutAWarmUp) {

@@ -31,9 +31,8 @@ double mean(const std::vector<double>& values) {
 }
 
 double mean_variance(const std::vector<double>& values) {
-  const double n = double(values.size());
-  double middle = 0, squares = 0;
-  for (const double x : values) middle += x / n;
+  const double n = double(values.size()), middle = mean(values);
+  double squares = 0;
   for (const double x : values) squares += (x - middle) * (x - middle);
   return squares / (n - 1) / n;
 }

@@ -28,7 +28,7 @@ template <class N, class T> std::int32_t put_quads(std::span<const N> group, boo
   std::int32_t sum = 0;
   for (std::size_t k = 0; k < group.size(); ++k) {
     const int place = natural ? int(k % 4) : kPlaces[k % 4];
-    const auto number = std::int32_t(+group[k]);
+    const auto number = std::int32_t(+group[k]);  // a char of 8 bits is a number here
     to[k / 4 * 4 + std::size_t(place)] = T(number);
     sum += number;
   }

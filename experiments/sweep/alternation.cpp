@@ -57,11 +57,18 @@ class Alternation {
         jobs_(prepared.jobs) {}
 
   // Every alternation, since other runs may have been measured since the last one, and their models and recorded
-  // forwards have taken the place of this run's.
+  // forwards have taken the place of this run's. Where the device records, a second time as well: memory that grew for
+  // one side moved, and forwards that were recorded before do not find it. No third time: a device that keeps fewer
+  // forwards than both sides have records some every time.
   void warm_up() {
     if (!run_["measure"]["warmup"].get<bool>()) return;
-    for (const Side side : kSides)
-      if (side == Side::speculative || !shared_ || !shared_->known(run_)) warm_up(side);
+    const Backend& device = bench_.backend(run_["engine"]);
+    for (int pass = 0; pass < 2; ++pass) {
+      const std::uint64_t before = device.recordings();
+      for (const Side side : kSides)
+        if (side == Side::speculative || !shared_ || !shared_->known(run_)) warm_up(side);
+      if (device.recordings() == before) return;
+    }
   }
 
   // Both sides into the record; they take turns in being first.
@@ -174,18 +181,6 @@ void note_failures(const json& measure, const char* side, int repeat, json& line
 }
 
 }  // namespace
-
-std::string baseline_of(json run) {
-  run.erase("drafter"), run.erase("policy"), run.erase("trace");
-  if (run.contains("workload")) run["workload"].erase("start");
-  return run.dump();
-}
-
-json Baselines::of(const json& run, const std::function<json()>& measure) {
-  const std::string key = baseline_of(run);
-  if (!measured_.contains(key)) measured_[key] = measure();
-  return measured_[key];
-}
 
 json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
   // Builds of changed sources that are not committed have one commit.

@@ -120,7 +120,7 @@ std::string times(double ratio) {
   return text;
 }
 
-// Of which runs the machine had two speeds, and what to do then.
+// Of which runs steps had two speeds, and what to do then.
 std::string speeds_note(const std::vector<Summary>& cells) {
   std::size_t runs = 0;
   TwoSpeeds widest;
@@ -130,11 +130,11 @@ std::string speeds_note(const std::vector<Summary>& cells) {
     if (s.two_speeds->ratio > widest.ratio) widest = *s.two_speeds;
   }
   if (runs == 0) return "";
-  return " Two speeds of the machine in " + counted(runs, "run") + ": " +
-         (runs == 1 ? "" : "where they were furthest apart, ") + std::to_string(std::lround(100 * widest.slower)) +
-         " % of the steps took " + times(widest.ratio) +
-         " as long as others that did the same; intervals do not cover that, so fix the clock, keep other work off the "
-         "machine, and measure again.";
+  return " Two speeds in " + counted(runs, "run") + ": " + (runs == 1 ? "" : "where they were furthest apart, ") +
+         std::to_string(std::lround(100 * widest.slower)) + " % of the steps took " + times(widest.ratio) +
+         " as long as others that did the same; intervals do not cover a machine that changes, so fix the clock, keep "
+         "other work off it, and measure again. Where \"step_blocks\" has the same steps slow in every alternation, "
+         "kernels take longer for them.";
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "experiments/sweep/alternation.h"
+#include "experiments/sweep/baselines.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/learning.h"
 #include "kernels/error.h"

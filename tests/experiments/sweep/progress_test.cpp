@@ -64,6 +64,12 @@ TEST(Labels, BaselinesAreTheRunsWithoutDrafterAndPolicy) {
   json other = run;
   other["engine"]["batch"] = 2;
   EXPECT_NE(baseline_of(other), baseline_of(run));
+  other = run, other["verifier"]["name"] = "coupled";
+  EXPECT_NE(baseline_of(other), baseline_of(run)) << "plain decoding draws as the verifier does";
+  json cold = run, warm = run;
+  cold["workload"] = {{"limit", 2}, {"start", "cold"}};
+  warm["workload"] = {{"limit", 2}, {"start", "warm"}}, warm["trace"] = "trace.jsonl";
+  EXPECT_EQ(baseline_of(cold), baseline_of(warm));
 }
 
 // Measured once in a round for all runs with one baseline.

@@ -54,7 +54,7 @@ class Recorder final : public ReferenceBackend {
   std::vector<Counts> periods{1};  // while it records, then while it does not, and so on
   std::size_t most = 10000;        // sizes that it keeps
   bool graphs = true;
-  bool moves = false;  // the memory of logits, when more of them are wanted than ever before
+  bool moves = false;  // the memory that forwards use, when one wants more rows of logits than any before
   std::filesystem::path file;
   bool recorded_late = false;  // when that file was there
 
@@ -279,10 +279,11 @@ TEST_F(OnOneDevice, what_speculation_makes_useless_is_recorded_again) {
 }
 
 TEST_F(OnOneDevice, forwards_that_it_cannot_keep_are_counted_and_their_steps_count) {
-  const Found all = measure(2, 0);
+  const Found all = measure(2, 0), again = measure(2, 1);
   device->forget();
   device->most = 3;
   const Found few = measure(2, 1);
+  EXPECT_EQ(few.warm_up, 2 * (again.warm_up + all.baseline + all.speculative)) << "both sides twice, and no more";
   EXPECT_EQ(all.unrecorded, 0);
   EXPECT_GT(few.unrecorded, 0);
   EXPECT_GT(all.steps, 0);

@@ -57,15 +57,15 @@ class Alternation {
         jobs_(prepared.jobs) {}
 
   // Every alternation, since other runs may have been measured since the last one, and their models and recorded
-  // forwards have taken the place of this run's. Where the device records, a second time as well: memory that grew for
-  // one side moved, and forwards that were recorded before do not find it. No third time: a device that keeps fewer
-  // forwards than both sides have records some every time.
+  // forwards have taken the place of this run's. Memory that grows moves, and forwards that were recorded before do not
+  // find it. So speculation comes first, which has more rows, and where anything was recorded both sides have a second
+  // turn. No third: a device that keeps fewer forwards than both sides have records some every time.
   void warm_up() {
     if (!run_["measure"]["warmup"].get<bool>()) return;
     const Backend& device = bench_.backend(run_["engine"]);
     for (int pass = 0; pass < 2; ++pass) {
       const std::uint64_t before = device.recordings();
-      for (const Side side : kSides)
+      for (const Side side : {Side::speculative, Side::baseline})
         if (side == Side::speculative || !shared_ || !shared_->known(run_)) warm_up(side);
       if (device.recordings() == before) return;
     }

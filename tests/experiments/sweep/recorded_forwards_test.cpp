@@ -60,9 +60,7 @@ class Recorder final : public ReferenceBackend {
 
  private:
   static constexpr std::size_t kSizes = 6, kWanted = 10;  // of a key: where sizes begin, rows of logits
-  static std::vector<std::int64_t> sizes(std::span<const std::int64_t> key) {
-    return {key.begin() + kSizes, key.end()};
-  }
+  static std::vector<std::int64_t> sizes(std::span<const std::int64_t> k) { return {k.begin() + kSizes, k.end()}; }
   std::deque<std::vector<std::int64_t>> known_;
   std::int64_t most_wanted_ = 0;
   bool records_ = true;
@@ -124,7 +122,7 @@ class RecordedForwards : public testing::Test {
     const json document = complete_run(run(changes), bench.registries(), "test");
     auto device = std::make_unique<Recorder>();
     recorder = device.get();
-    recorder->file = trace();
+    recorder->file = trace(), recorder->moves = moves;
     bench.put_backend(document["engine"], std::move(device));
     json found = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});
     EXPECT_FALSE(found.contains("error")) << found["error"];
@@ -141,6 +139,7 @@ class RecordedForwards : public testing::Test {
 
   TemporaryFolder folder_;
   Recorder* recorder = nullptr;
+  bool moves = false;  // of the next one
   std::vector<Recorder::Counts> periods;
   bool recorded_late = false;
 };
@@ -160,6 +159,13 @@ TEST_F(RecordedForwards, AreRecordedBeforeAnythingCounts) {
   EXPECT_EQ(sum(found, "recorded"), 0);
   EXPECT_EQ(sum(found, "unrecorded"), 0);
   EXPECT_TRUE(found["thrown_away"].empty());
+}
+
+TEST_F(RecordedForwards, OfTheBaselineAreRecordedWhereSpeculationHasMovedMemory) {
+  moves = true;
+  const json other = {
+      {"engine", {{"batch", 1}}}, {"policy", {{"length", 8}}}, {"workload", {{"limit", 24}, {"max_new_tokens", 40}}}};
+  EXPECT_EQ(sum(line(other), "unrecorded"), 0);
 }
 
 TEST_F(RecordedForwards, OfAWarmStateAreMetByRequestsBeforeIt) {

@@ -1,6 +1,6 @@
-// Whether a machine ran at two speeds while a run was measured: whether the times of steps that do the same have two
-// modes. Intervals take alternations as draws from one distribution around one speed, and say nothing of two. This
-// module must not know tables.
+// Whether the times of steps that do the same have two modes, as where a machine changed between two speeds while a run
+// was measured. Intervals take alternations as draws from one distribution around one speed, and say nothing of two.
+// This module must not know tables.
 #pragma once
 #include <optional>
 #include <span>

@@ -132,7 +132,7 @@ std::string speeds_note(const std::vector<Summary>& cells) {
   if (runs == 0) return "";
   return " Two speeds in " + counted(runs, "run") + ": " + (runs == 1 ? "" : "where they were furthest apart, ") +
          std::to_string(std::lround(100 * widest.slower)) + " % of the steps took " + times(widest.ratio) +
-         " as long as others that did the same; intervals do not cover a machine that changes, so fix the clock, keep "
+         " as long as others that did the same; intervals do not cover a machine that changes, so fix its clock, keep "
          "other work off it, and measure again. Where \"step_blocks\" has the same steps slow in every alternation, "
          "kernels take longer for them.";
 }

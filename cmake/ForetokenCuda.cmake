@@ -24,7 +24,7 @@ find_package(CUDAToolkit REQUIRED)
 # Sources of `target` that launch templates over a Lane: nvcc compiles them, without contraction on either side. 20011
 # and 20014 warn of the host's own lanes, which no kernel instantiates.
 function(foretoken_lanes target)
-  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;--diag-suppress=20011,20014;-Xcompiler=-ffp-contract=off>")
 endfunction()

@@ -168,7 +168,8 @@ Entry<Drafter> draft_dynamic() {
             return std::make_unique<DraftsDynamic>(host, host.load(ModelChoice::read(o.at("model"))),
                                                    o.at("width").get<int>(), o.at("expand").get<int>());
           },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .waits = true}; }};
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .waits = true}; },
+          {{{"width", 2}, {"expand", 2}}, {{"width", 3}, {"expand", 1}}}};
 }
 
 }  // namespace foretoken

@@ -67,7 +67,8 @@ Entry<Drafter> draft_model() {
             const std::optional<float> temperature = read_draft_temperature(o, "draft_model");
             return std::make_unique<DraftModel>(host, host.load(ModelChoice::read(o.at("model"))), temperature);
           },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; }};
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; },
+          {nlohmann::json::object(), {{"temperature", 0.5}}}};
 }
 
 }  // namespace foretoken

@@ -224,7 +224,12 @@ Entry<Drafter> draft_tree() {
             expect_within_context(options.shape, model->info());
             return std::make_unique<DraftsTree>(host, std::move(model), std::move(options));
           },
-          needs_of};
+          needs_of,
+          {{{"shape", {2, 2}}},
+           {{"shape", {2, 1, 1}}, {"draws", "without_replacement"}},
+           {{"shape", nlohmann::json::parse("[[0], [1], [0, 0], [1, 0], [1, 1], [1, 0, 0], [1, 0, 1]]")}},
+           {{"shape", {3, 1}}, {"draws", "certain"}, {"cut", true}},
+           {{"shape", {1, 1, 1}}, {"temperature", 0.5}}}};
 }
 
 }  // namespace foretoken

@@ -53,7 +53,8 @@ Entry<Drafter> ngram() {
                           ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
             return std::make_unique<Ngram>(host.backend(), longest, shortest);
           },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }};
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; },
+          {{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}}};
 }
 
 }  // namespace foretoken

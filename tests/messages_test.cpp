@@ -16,7 +16,6 @@ namespace foretoken::test {
 namespace {
 
 const std::vector<std::string> kSpeaking = {"kernels", "framework", "drafters", "verifiers", "experiments"};
-const std::vector<std::string> kCode = {".h", ".cpp", ".cu", ".cuh"};
 
 // What `pattern` captures in a text.
 std::vector<std::string> captured(const std::string& text, const std::regex& pattern) {

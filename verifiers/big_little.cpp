@@ -45,7 +45,8 @@ Entry<Verifier> big_little() {
                 return raw[std::size_t(token)] > 0 && -std::log(raw[std::size_t(token)]) <= most;
               });
             }};
-      }};
+      },
+      {nlohmann::json::object(), {{"rollback", 1.5}}}};
 }
 
 }  // namespace foretoken

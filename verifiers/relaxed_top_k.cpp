@@ -63,7 +63,8 @@ Entry<Verifier> relaxed_top_k() {
             .induced = [k = o.at("k").get<int>(), margin = o.at("margin").get<double>()](const Round& round) {
               return induced(round, k, margin);
             }};
-      }};
+      },
+      {nlohmann::json::object(), {{"k", 2}, {"margin", 0.25}}}};
 }
 
 }  // namespace foretoken

@@ -62,7 +62,8 @@ Entry<Verifier> synthetic() {
             .acceptance = Acceptance::other,
             .induced = [acceptance = o.at("acceptance").get<double>(), decay = o.at("decay").get<double>()](
                            const Round& round) { return induced(round, acceptance, decay); }};
-      }};
+      },
+      {nlohmann::json::object(), {{"acceptance", 0.5}, {"decay", 0.75}}}};
 }
 
 }  // namespace foretoken

@@ -94,7 +94,8 @@ Entry<Verifier> threshold() {
               emit(round, single, accumulated, 0, 1, {}, law);
               return law;
             }};
-      }};
+      },
+      {nlohmann::json::object(), {{"single", 0.25}, {"accumulated", 0.75}}}};
 }
 
 }  // namespace foretoken

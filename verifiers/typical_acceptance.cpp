@@ -55,7 +55,8 @@ Entry<Verifier> typical_acceptance() {
             .raw = true,
             .induced = [epsilon = o.at("epsilon").get<double>(), delta = o.at("delta").get<double>()](
                            const Round& round) { return induced(round, epsilon, delta); }};
-      }};
+      },
+      {nlohmann::json::object(), {{"epsilon", 0.25}, {"delta", 0.6}}}};
 }
 
 }  // namespace foretoken

@@ -29,7 +29,8 @@ Entry<LengthPolicy> fixed() {
            {"nodes", "integer", nullptr, "of a draft tree, the root included; null: a chain, length + 1", true, 1,
             kMaxNodes}},
           [](const nlohmann::json& o, Host&) { return std::make_unique<Fixed>(budget_of(o)); },
-          [](const nlohmann::json& o, const ModelInfo&) { return budget_of(o); }};
+          [](const nlohmann::json& o, const ModelInfo&) { return budget_of(o); },
+          {{{"length", 4}}, {{"length", 3}, {"nodes", 6}}}};
 }
 
 }  // namespace foretoken

@@ -11,6 +11,8 @@
 
 namespace foretoken {
 
+inline constexpr int kPageRows = 16;  // slots of a page of the caches that are measured
+
 struct BenchOptions {
   std::string model;           // directory or published shape whose products to measure; empty: the demo target's
   std::string dtype = "bf16";  // of the weights: bf16, f32 or a weight format

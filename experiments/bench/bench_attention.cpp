@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "experiments/bench/bench.h"
 #include "kernels/error.h"
 #include "kernels/time_of.h"
 
 namespace foretoken {
 namespace {
 
-constexpr int kPageRows = 16, kInputs = 256;        // inputs of the product that makes the rows
+constexpr int kInputs = 256;        // inputs of the product that makes the rows
 constexpr double kOutOfCaches = double(512 << 20);  // bytes
 constexpr int kMostLayers = 16;
 

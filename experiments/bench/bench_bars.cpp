@@ -24,7 +24,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSteps = 6, kWarmUp = 2;  // of one alternation; uncounted steps before them
 constexpr int kLong = 4096;             // slots of a long context
 constexpr int kPrompt = 512;            // rows of a prompt
-constexpr int kPageRows = 16;
 
 Json run_of(int threads, int batch, int length, const Registries& registries) {
   Json run{{"target", {{"model", "experiments/models/target"}}},

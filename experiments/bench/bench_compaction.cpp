@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "experiments/bench/bench.h"
 #include "kernels/error.h"
 #include "kernels/time_of.h"
 
 namespace foretoken {
 namespace {
 
-constexpr int kPageRows = 16,
-              kMoved = kPageRows / 2;  // rows that move within a page, from its second half to its first
+constexpr int kMoved = kPageRows / 2;  // rows that move within a page, from its second half to its first
 
 // The rows of every block table that call number `turn` moves, in the order of the tables.
 std::vector<std::vector<Moves::Row>> rows_of(const CompactionLoad& load, const std::vector<std::int32_t>& pages,

@@ -1,6 +1,7 @@
 #include "experiments/conformance/configurations.h"
 
-#include <map>
+#include <algorithm>
+#include <array>
 
 #include "kernels/error.h"
 
@@ -9,25 +10,8 @@ namespace {
 
 using nlohmann::json;
 
-// Configs to try instead of the defaults.
-const std::map<std::string, json>& tried() {
-  static const std::map<std::string, json> table = {
-      {"ngram", json::array({{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}})},
-      {"draft_model", json::array({{{"model", "table:other"}},
-                                   {{"model", "table:far"}},
-                                   {{"model", "table:uniform"}},
-                                   {{"model", "table:other"}, {"temperature", 0.5}}})},
-      {"draft_tree", json::array({{{"model", "table:other"}, {"shape", {2, 2}}},
-                                  {{"model", "table:other"}, {"shape", {2, 1, 1}}, {"draws", "without_replacement"}},
-                                  {{"model", "table:far"},
-                                   {"shape", json::parse("[[0], [1], [0, 0], [1, 0], [1, 1], [1, 0, 0], [1, 0, 1]]")}},
-                                  {{"model", "table:uniform"}, {"shape", {3, 1}}, {"draws", "certain"}},
-                                  {{"model", "table:other"}, {"shape", {1, 1, 1}}, {"temperature", 0.5}}})},
-      {"draft_dynamic", json::array({{{"model", "table:other"}, {"width", 2}, {"expand", 2}},
-                                     {{"model", "table:far"}, {"width", 3}, {"expand", 1}}})},
-  };
-  return table;
-}
+// The models that required options name in turn. "table:same" is left to the laws that ask for it.
+constexpr std::array kTables = {"table:other", "table:far", "table:uniform"};
 
 bool must_be_given(const Option& o) { return o.standard.is_null() && !o.optional; }
 
@@ -41,22 +25,33 @@ template <class T> std::string needs_a_user(const Registry<T>& registry, const s
   return "";
 }
 
+// The complete config with table models for the required models that are missing: the n-th one, then the next.
+template <class T> json with_tables(const Registry<T>& registry, json config, std::size_t n) {
+  for (const Option& o : registry.find(config).options)
+    if (must_be_given(o) && o.type == "model" && !config.contains(o.name)) config[o.name] = kTables[n++ % kTables.size()];
+  return registry.complete(config);
+}
+
 }  // namespace
 
 template <class T> json configured(const Registry<T>& registry, json config) {
-  for (const Option& o : registry.find(config).options)
-    if (must_be_given(o) && o.type == "model" && !config.contains(o.name)) config[o.name] = "table:other";
-  return registry.complete(config);
+  return with_tables(registry, std::move(config), 0);
 }
 
 template <class T> std::vector<json> configurations(const Registry<T>& registry, const std::string& name) {
   if (const std::string why = needs_a_user(registry, name); !why.empty()) throw Error(why);
-  const auto known = tried().find(name);
-  const json variants = known == tried().end() ? json::array({json::object()}) : known->second;
+  const Entry<T>& entry = registry.find({{"name", name}});
+  std::vector<json> examples = entry.examples;
+  if (examples.empty()) examples.push_back(json::object());
+  const bool has_model = std::ranges::any_of(
+      entry.options, [](const Option& o) { return must_be_given(o) && o.type == "model"; });
+  // Every table model has its turn: what a drafter does wrong may show beside one target alone.
+  const std::size_t count = has_model ? std::max(examples.size(), kTables.size()) : examples.size();
   std::vector<json> all;
-  for (json config : variants) {
+  for (std::size_t i = 0; i < count; ++i) {
+    json config = examples[i % examples.size()];
     config["name"] = name;
-    all.push_back(configured(registry, config));
+    all.push_back(with_tables(registry, std::move(config), i));
   }
   return all;
 }

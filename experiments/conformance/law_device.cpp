@@ -14,7 +14,7 @@ Tensor host_of(Backend& backend, const Tensor& t) {
   return copy;
 }
 
-std::string bytes_of(const Tensor& dense) {
+std::string dense_bytes(const Tensor& dense) {
   return {static_cast<const char*>(dense.raw()), std::size_t(dense.bytes())};
 }
 
@@ -130,7 +130,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
             {}};
   if (soundness.raw) in.raw = backend.distributions(in.p.logits, std::vector<Warp>(std::size_t(in.p.count()), Warp{1}));
   in.tokens = draw_chains(backend, m, in.q, soundness.race);
-  Made made{bytes_of(host_of(backend, in.p.rows)), bytes_of(host_of(backend, in.q.rows)), bytes_of(in.tokens), {}};
+  Made made{dense_bytes(host_of(backend, in.p.rows)), dense_bytes(host_of(backend, in.q.rows)), dense_bytes(in.tokens), {}};
   for (const Drawn kind : soundness.takes) judge(*verifier, backend, m, in, kind, made);
   return made;
 }

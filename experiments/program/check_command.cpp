@@ -28,7 +28,7 @@ namespace {
 
 using namespace conformance;
 
-struct Given {
+struct CheckFlags {
   std::string drafter, policy, verifier, options;
   std::vector<std::string> plugins, laws;
   double seconds = 0;
@@ -44,7 +44,7 @@ template <class T> std::vector<std::string> added(const Registry<T>& now, const 
 }
 
 // The components chosen by name, else all that plugins registered, else all.
-std::vector<Choice> choices(const Given& g, const Registries& before, const Registries& registries) {
+std::vector<Choice> choices(const CheckFlags& g, const Registries& before, const Registries& registries) {
   Choice named{registries, component_config(g.drafter, "--drafter"), component_config(g.policy, "--policy"),
                component_config(g.verifier, "--verifier")};
   std::vector<Choice> all;
@@ -107,7 +107,7 @@ Environment environment() {
 }
 
 // The command that repeats this check.
-std::string command_of(const Given& g) {
+std::string command_of(const CheckFlags& g) {
   std::string command = "foretoken check", laws;
   for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
   for (const auto& [flag, value] : {std::pair{" --drafter ", g.drafter},
@@ -122,7 +122,7 @@ std::string command_of(const Given& g) {
   return command + (g.seconds > 0 ? seconds : "") + " --threads " + std::to_string(g.threads);
 }
 
-Prepared prepared(const Given& g) {
+Prepared prepared(const CheckFlags& g) {
   Registries before, registries;
   register_drafters(before), register_verifiers(before);
   registries = before;
@@ -140,7 +140,7 @@ Prepared prepared(const Given& g) {
   return p;
 }
 
-int run_check(const Given& g, int width) {
+int run_check(const CheckFlags& g, int width) {
   const CheckReport report = check([&g] { return prepared(g); }, {g.threads, g.seconds, g.laws});
   const Question question{command_of(g), report.plugins, g.laws};
   const std::string text =
@@ -154,7 +154,7 @@ int run_check(const Given& g, int width) {
 }  // namespace
 
 void add_check(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<Given>();
+  const auto g = std::make_shared<CheckFlags>();
   CLI::App* c = app.add_subcommand("check", "run the laws of correctness on drafters, policies and verifiers");
   add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is checked; may be given again");
   c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier accepts)");

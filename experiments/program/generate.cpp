@@ -11,6 +11,7 @@
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/run_document.h"
+#include "experiments/sweep/step_counts.h"
 #include "experiments/sweep/workbench.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
@@ -80,6 +81,7 @@ struct Figures {
   double seconds = 0, first = -1;
   long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0, weighed = 0;
   double log_probability = 0;  // sum over the `weighed` tokens
+  NoDraftCounts no_draft;
 
   void add(const Sequence& q) {
     weighed += long(q.logprobs.size());
@@ -88,6 +90,18 @@ struct Figures {
   void add(const SequenceReport& r) {
     tokens += long(r.emitted.size()), rounds += r.judged, drafted += r.drafted, tested += r.tested(),
         accepted += r.accepted;
+    no_draft.add(r);
+  }
+  // A drafter that stops drafting is no fault, but it is slow, and nothing else shows it.
+  void tell_no_draft() const {
+    for (const auto& [why, remedy] :
+         {std::pair(NoDraft::context, "the context of the drafter's model is full; choose one with a longer context"),
+          std::pair(NoDraft::pages, "the page pool had no pages for drafts; raise /engine/memory_mib"),
+          std::pair(NoDraft::rows, "steps had no rows for drafts; raise /engine/step_rows"),
+          std::pair(NoDraft::policy, "the length policy asked for none"),
+          std::pair(NoDraft::nothing, "the drafter had nothing to propose")})
+      if (const long n = no_draft.rounds[std::size_t(why)]; n >= std::max(1L, rounds / 20))
+        spdlog::info("{} of {} rounds had no draft: {}", n, rounds, remedy);
   }
   void print() const {
     std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s", tokens, seconds, double(tokens) / seconds);
@@ -180,6 +194,7 @@ int generate(const GenerateOptions& options) {
   }
   const bool failed = some_failed(texts);
   figures.print();
+  figures.tell_no_draft();
   return interrupted() ? kInterruptedExit : failed ? 1 : 0;
 }
 

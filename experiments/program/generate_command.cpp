@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-struct Given {
+struct GenerateFlags {
   GenerateOptions options;
   std::string model, draft, drafter, verifier = "speculative_sampling", device = "auto";
   std::vector<std::string> set;
@@ -41,7 +41,7 @@ json biases_of(const std::vector<std::string>& given) {
   return biases;
 }
 
-json sampling_of(const Given& g) {
+json sampling_of(const GenerateFlags& g) {
   return {{"temperature", g.temperature},
           {"top_k", g.top_k},
           {"top_p", g.top_p},
@@ -55,7 +55,7 @@ json sampling_of(const Given& g) {
           {"logprobs", g.logprobs}};
 }
 
-json run_of(const Given& g) {
+json run_of(const GenerateFlags& g) {
   json drafter =
       component_config(g.drafter.empty() ? g.draft.empty() ? "none" : "draft_model" : g.drafter, "--drafter");
   if (!g.draft.empty() && drafter["name"] != "draft_model")
@@ -75,7 +75,7 @@ json run_of(const Given& g) {
   return run;
 }
 
-void add_sampling(CLI::App& c, Given& g) {
+void add_sampling(CLI::App& c, GenerateFlags& g) {
   c.add_option("--temperature", g.temperature, "0: greedy")->capture_default_str();
   c.add_option("--top-k", g.top_k, "keep the k most probable tokens; 0: all")->capture_default_str();
   c.add_option("--top-p", g.top_p, "keep the most probable tokens up to this probability")->capture_default_str();
@@ -96,7 +96,7 @@ void add_sampling(CLI::App& c, Given& g) {
 }  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<Given>();
+  const auto g = std::make_shared<GenerateFlags>();
   CLI::App* c = app.add_subcommand("generate", "continue a prompt and mark accepted draft tokens");
   c->add_option("--model", g->model, "Hugging Face directory or GGUF file of the target")->required();
   c->add_option("--prompt", g->options.prompt, "the prompt; -: from standard input")->required();

@@ -25,12 +25,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Given {
+struct MergeFlags {
   std::vector<std::string> files, set, plugins;
   std::string out, sweep;
 };
 
-void expect_new_plain_file(const Given& g) {
+void expect_new_plain_file(const MergeFlags& g) {
   std::error_code ignored;
   if (has_compressed_name(g.out))
     throw Error("merge writes plain lines, not --out " + g.out +
@@ -40,7 +40,7 @@ void expect_new_plain_file(const Given& g) {
       throw Error(file + " is read, so --out " + g.out + " would overwrite it; name another file with --out");
 }
 
-std::vector<Run> runs_of_sweep(const Given& g, Workbench& bench) {
+std::vector<Run> runs_of_sweep(const MergeFlags& g, Workbench& bench) {
   const fs::path file = g.sweep;
   const auto document = read_document(file);
   bench.load_plugins(document, file.parent_path());
@@ -67,7 +67,7 @@ LineKind lines_of_out() {
   return kind;
 }
 
-int count_missing(const MergedResults& merged, const std::vector<Run>& runs, const Given& g) {
+int count_missing(const MergedResults& merged, const std::vector<Run>& runs, const MergeFlags& g) {
   int missing = 0;
   for (const Run& run : runs) {
     if (merged.measured(run.key)) continue;
@@ -80,7 +80,7 @@ int count_missing(const MergedResults& merged, const std::vector<Run>& runs, con
   return missing;
 }
 
-int merge(const Given& g) {
+int merge(const MergeFlags& g) {
   expect_new_plain_file(g);
   Workbench bench(g.plugins);
   const std::vector<Run> runs = g.sweep.empty() ? std::vector<Run>{} : runs_of_sweep(g, bench);
@@ -103,7 +103,7 @@ int merge(const Given& g) {
 }  // namespace
 
 void add_merge(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<Given>();
+  const auto g = std::make_shared<MergeFlags>();
   CLI::App* c = app.add_subcommand("merge", "join files of results, as of the shards of a sweep");
   c->add_option("results", g->files, "files of results; of several lines of a run the newest counts")->required();
   c->add_option("--out", g->out, "the file to write; results that it has are kept, unless the files have newer ones")

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 namespace {
 
-struct Given {
+struct ReplayFlags {
   std::string file, policy;
   std::vector<int> lengths;
   std::vector<std::string> shapes, verifiers, costs, beside, plugins;
@@ -51,7 +51,7 @@ TreeCut shape_of(const std::string& text) {
   return cut;
 }
 
-std::vector<Replayed> rows_of(const Given& g, const Replay& replay, const std::vector<std::string>& verifiers) {
+std::vector<Replayed> rows_of(const ReplayFlags& g, const Replay& replay, const std::vector<std::string>& verifiers) {
   std::vector<int> lengths = g.lengths;
   const bool whole = !g.walks() && !replay.shape().fixed;  // nothing else is known of such trees
   if (!g.walks() && !whole)
@@ -68,7 +68,7 @@ std::vector<Replayed> rows_of(const Given& g, const Replay& replay, const std::v
   return rows;
 }
 
-int run_replay(const Given& g) {
+int run_replay(const ReplayFlags& g) {
   Workbench bench(g.plugins);
   const Trace trace = read_trace(g.file);
   expect_same_sources(trace, g.file);
@@ -92,7 +92,7 @@ int run_replay(const Given& g) {
 }  // namespace
 
 void add_replay(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<Given>();
+  const auto g = std::make_shared<ReplayFlags>();
   CLI::App* c = app.add_subcommand(
       "replay", "what other drafts or verifiers would have given, from a dense acceptance trace and without a model");
   c->add_option("trace", g->file, "a file that a run with the key \"trace\" wrote")->required();

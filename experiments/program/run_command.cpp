@@ -21,7 +21,7 @@ namespace foretoken {
 
 namespace {
 
-struct Given {
+struct RunFlags {
   std::string file, results, shard;
   std::vector<std::string> set, plugins, tables, gpus;
   bool quiet = false, share = false, on_gpu = false;
@@ -31,7 +31,7 @@ struct Given {
 std::string device_of(const Run& run) { return run.document.at("engine").at("device"); }
 
 // Of each process of --gpus.
-std::vector<std::string> command_of(const Given& g) {
+std::vector<std::string> command_of(const RunFlags& g) {
   std::vector<std::string> words{"run", g.file, "--quiet", "--on-gpu"};
   const auto add = [&](const char* option, const std::vector<std::string>& values) {
     for (const std::string& value : values) words.push_back(std::string(option) + "=" + value);
@@ -42,7 +42,7 @@ std::vector<std::string> command_of(const Given& g) {
   return words;
 }
 
-SweepOutcome measure_on_gpus(const Given& g, const std::vector<Run>& runs, const std::filesystem::path& results,
+SweepOutcome measure_on_gpus(const RunFlags& g, const std::vector<Run>& runs, const std::filesystem::path& results,
                              const Registries& registries) {
   if (std::ranges::any_of(runs, [](const Run& r) { return device_of(r) != "auto" && device_of(r) != "cuda"; }))
     spdlog::warn(
@@ -62,13 +62,13 @@ void expect_gpu(const std::vector<Run>& runs, Workbench& bench) {
               ", which this program cannot use; name one that nvidia-smi -L lists, or leave --gpus out");
 }
 
-std::filesystem::path results_of(const Given& g) {
+std::filesystem::path results_of(const RunFlags& g) {
   if (!g.results.empty()) return g.results;
   const auto whole = std::filesystem::path("results") / (std::filesystem::path(g.file).stem().string() + ".jsonl");
   return g.shard.empty() ? whole : file_of(read_shard(g.shard), whole);
 }
 
-int run(const Given& g) {
+int run(const RunFlags& g) {
   expect_tables(g.tables);  // before anything is measured
   const std::filesystem::path file = g.file, results = results_of(g);
   const auto document = read_document(file);
@@ -91,7 +91,7 @@ int run(const Given& g) {
 }  // namespace
 
 void add_run(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<Given>();
+  const auto g = std::make_shared<RunFlags>();
   CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
   c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
   c->add_option("--results", g->results,

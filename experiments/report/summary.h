@@ -2,6 +2,7 @@
 // over requests and repeats; figures per prompt are listed and never averaged. This module must not know how a figure
 // is shown, nor how a result was measured.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,6 +66,7 @@ struct LatencyFigures {
 // total; steps, prefix rows, preemptions, cut trees, and recorded and unrecorded forwards are those of the whole side,
 // and phases are NaN.
 struct SideFigures {
+  std::map<std::string, double> no_draft;  // rounds without a draft, by reason (NoDraft)
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
   double steady_seconds = 0;   // while all places of the batch were taken; NaN: the lines are older than this figure

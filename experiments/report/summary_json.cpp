@@ -39,6 +39,7 @@ json side_json(const SideFigures& side) {
           {"log_probability", finite(side.log_probability)},
           {"latency_ms", latency_json(side.latency)},
           {"cut", side.cut},
+          {"no_draft", side.no_draft},
           {"recorded", finite(side.recorded)},
           {"unrecorded", finite(side.unrecorded)},
           {"tokens_per_second", finite(side.tokens_per_second)},

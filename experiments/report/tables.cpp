@@ -1,6 +1,7 @@
 #include "experiments/report/tables.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "kernels/error.h"
@@ -32,6 +33,16 @@ std::string left_out_of(const LeftOutTurns& turns) {
          std::to_string(turns.context) + " tokens";
 }
 
+// "no draft: context 58 %": the reasons for which at least one round of twenty verified no draft, but for ends of outputs.
+std::string no_draft_of(const SideFigures& side) {
+  std::string found;
+  for (const auto& [reason, rounds] : side.no_draft)
+    if (reason != "end" && rounds >= side.rounds / 20)
+      found += (found.empty() ? "no draft: " : " and ") + reason + " " +
+               std::to_string(std::lround(100 * rounds / side.rounds)) + " %";
+  return found;
+}
+
 // "exact ✓, loses": the promise, whether the outputs kept it, and whether speculation loses.
 std::string notes_of(const Summary& s) {
   std::string found = kind_of(s.promise);
@@ -48,6 +59,7 @@ std::string notes_of(const Summary& s) {
   note(standing(s.speedup));
   if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
   if (s.speculative.cut > 0) note("cut");
+  note(no_draft_of(s.speculative));
   if (s.alternations_differ) note("alternations differ");
   if (s.two_speeds) note("two speeds");
   if (s.steady_share < kSteadyShare) note("short");  // also where the places were never all taken
@@ -103,7 +115,10 @@ Table main_table(const View& view) {
         "varies; prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine; "
         "cold, warm: from which state a drafter or policy that learns was measured; "
         "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
-        "of rows or pages; alternations differ: a side did not do the same again though its draws were equal; two "
+        "of rows or pages; no draft: rounds that verified no draft, of all rounds, since the context of the drafter's "
+        "model is full (choose one with a longer context, or shorter outputs), the pool has no pages (raise "
+        "/engine/memory_mib), the step no rows (/engine/step_rows), the policy asked for none, or the drafter had "
+        "nothing; alternations differ: a side did not do the same again though its draws were equal; two "
         "speeds: steps that do the same took two different times; short: "
         "places "
         "were all taken for less than three quarters of the time; open loop: requests arrive at a rate, which caps "

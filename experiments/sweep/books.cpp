@@ -89,7 +89,7 @@ void Books::add_round(std::size_t job, const SequenceReport& r, Clock::time_poin
   ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted,
       s.tokens += long(r.emitted.size());
   if (steady) s.steady_tokens += long(r.emitted.size());
-  count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted), children_.add(r);
+  count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted), children_.add(r), no_draft_.add(r);
   count(s.tested_at, r.tested()), count(s.accepted_at, r.accepted);
   if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
   ++histogram_[std::size_t(r.accepted)];
@@ -119,6 +119,7 @@ Measured Books::close(double wall) {
                {"drafted_at", drafted_at_},
                {"tested_at", tested_at_},
                {"accepted_at", accepted_at_},
+               {"no_draft", no_draft_.as_json()},
                {"offered_children", children_.offered},
                {"accepted_children", children_.accepted},
                {"steps_of_rows", json::array()},

@@ -63,6 +63,7 @@ class Books {
   long steady_steps_ = 0;
   std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
   ChildCounts children_;
+  NoDraftCounts no_draft_;
   std::map<int, StepsOfRows> steps_of_rows_;
   StepBlocks blocks_;  // of the steady window
   long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0, unrecorded_ = 0;

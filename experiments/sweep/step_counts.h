@@ -1,7 +1,10 @@
 // Counts over steps: what was tested and accepted, by place, and what steps of so many rows took. This module must not
 // know what a run or a result line is.
 #pragma once
+#include <array>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "framework/components/step_report.h"
 
@@ -26,6 +29,22 @@ struct ChildCounts {
       accepted[l].resize(offered[l].size(), 0);
       if (level.accepted >= 0) ++accepted[l][std::size_t(level.accepted)];
     }
+  }
+};
+
+// Rounds without a draft, by reason.
+struct NoDraftCounts {
+  std::array<long, std::size_t(NoDraft::count)> rounds{};
+
+  void add(const SequenceReport& r) {
+    if (r.no_draft != NoDraft::drafted) ++rounds[std::size_t(r.no_draft)];
+  }
+  // {"context": 12}: the reasons that were met.
+  nlohmann::json as_json() const {
+    nlohmann::json all = nlohmann::json::object();
+    for (std::size_t i = 0; i < rounds.size(); ++i)
+      if (rounds[i] > 0) all[name_of(NoDraft(i))] = rounds[i];
+    return all;
   }
 };
 

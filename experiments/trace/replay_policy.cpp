@@ -17,8 +17,9 @@ int accepted_of(const std::vector<double>& reach, std::uint64_t number, std::siz
   return accepted;
 }
 
-// As an engine reports it. `path`: the accepted nodes, by their numbers in the recorded tree.
-SequenceReport report_of(const TracedRound& round, const CutTree& tree, const std::vector<int>& path) {
+// As an engine reports it. `path`: the accepted nodes, by their numbers in the recorded tree; `kept`: see
+// report_tree.
+SequenceReport report_of(const TracedRound& round, const CutTree& tree, const std::vector<int>& path, int kept) {
   std::vector<std::int32_t> number(std::size_t(round.size()), 0), parents{0}, accepted;  // in the cut tree
   std::vector<Token> tokens{0};
   for (const int n : tree.nodes) {
@@ -28,7 +29,7 @@ SequenceReport report_of(const TracedRound& round, const CutTree& tree, const st
   for (const int n : path) accepted.push_back(number[std::size_t(n)]);
   SequenceReport s;
   std::vector<int> depth;
-  report_tree(s, parents, tokens, accepted, depth);
+  report_tree(s, parents, tokens, accepted, kept, depth);
   s.judged = true;
   return s;
 }
@@ -65,10 +66,10 @@ Replay::Sums Replay::follow(TracedOutput output, LengthPolicy& policy, const Rul
     const int accepted = accepted_of(rule.reach.reach(output, t, tree, rule.basis), number, t);
     StepReport report;
     report.rows = tree.rows(), report.running = 1;
-    SequenceReport s = report_of(*output[t], tree, rule.reach.path(output, t, tree, accepted));
+    const int kept = int(std::min(output.size() - t, std::size_t(accepted) + 1));
+    SequenceReport s = report_of(*output[t], tree, rule.reach.path(output, t, tree, accepted), kept);
     s.id = number;
-    for (std::size_t i = t; i < output.size() && i <= t + std::size_t(accepted); ++i)
-      s.emitted.push_back(output[i]->emitted.front());
+    for (int i = 0; i < kept; ++i) s.emitted.push_back(output[t + std::size_t(i)]->emitted.front());
     ++past.rounds, past.drafted = s.drafted, past.accepted = s.accepted;
     tested += s.tested(), passed += s.accepted;
     past.acceptance = tested > 0 ? double(passed) / tested : -1;

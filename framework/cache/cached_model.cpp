@@ -38,6 +38,15 @@ std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
 }
 
+bool CachedModel::reserve(const Sequence& sequence, int rows) {
+  const bool reserved = cache_.reserve(sequence, rows);
+  if (reserved)
+    lacking_.erase(sequence.id);
+  else
+    lacking_.insert(sequence.id);
+  return reserved;
+}
+
 int CachedModel::most_unseen(const Sequence& sequence) {
   return cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -38,11 +39,13 @@ class CachedModel {
   // up.
   int most_unseen(const Sequence& sequence);
   // As KvCache::reserve; to be called after unseen(), before run().
-  bool reserve(const Sequence& sequence, int rows) { return cache_.reserve(sequence, rows); }
+  bool reserve(const Sequence& sequence, int rows);
+  // The pool had no pages for the last reserve() of this sequence.
+  bool lacked_pages(const Sequence& sequence) const { return lacking_.contains(sequence.id); }
   // One forward, for which rows are reserved. Returns the logits of the fed tree nodes, segment after segment: f32 [sum
   // of (nodes - begin), vocab]. Their memory is not reused while a Tensor refers to it.
   Output run(std::span<const Segment> segments);
-  void forget(const Sequence& sequence) { cache_.forget(sequence); }
+  void forget(const Sequence& sequence) { cache_.forget(sequence), lacking_.erase(sequence.id); }
 
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
@@ -94,6 +97,7 @@ class CachedModel {
   Backend& backend_;
   std::shared_ptr<Model> model_;
   KvCache cache_;
+  std::unordered_set<SequenceId> lacking_;
   int window_;  // positions to which a row attends, itself among them; 0: all
   const PagePool& pool_;
   std::shared_ptr<ForwardMemory> memory_;     // lent by the model while this object lives

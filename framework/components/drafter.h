@@ -44,7 +44,7 @@ std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> re
 struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
-  const Verdict* verdict = nullptr;
+  const Verdict* verdict = nullptr;  // all that was accepted, also behind the end of the output
   Tensor ranks = {};  // i32 [nodes, Needs::ranks], host: the target's most probable tokens after each node of the tree
 };
 

@@ -43,6 +43,10 @@ template <class T> struct Entry {
   // What it will say of itself, before anything is made or any model is loaded; empty where that depends on more than
   // options and target: then the object is asked (Drafter::needs, LengthPolicy::most, Verifier::soundness).
   std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits = {};
+  // Options to test it with, without its name: what is left out has its default, and a required model is one of the
+  // conformance kit's. Between them each option of its own has a value that is not its default. Empty: the defaults
+  // alone.
+  std::vector<nlohmann::json> examples = {};
   std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 

@@ -83,7 +83,7 @@ void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r,
   const std::size_t nodes = std::size_t(tree.nodes);
   r.judged = true;
   report_tree(r, {tree.parents.data<std::int32_t>(), nodes}, {tree.known.data<Token>(), nodes},
-              {v.path, std::size_t(v.length)}, depth);
+              {v.path, std::size_t(v.length)}, kept, depth);
   r.emitted.assign(v.tokens, v.tokens + kept);
   if (q.sampling.logprobs)
     q.logprobs.insert(q.logprobs.end(), v.logprobs, v.logprobs + kept), q.logprobs.resize(std::size_t(q.generated()));
@@ -113,7 +113,7 @@ std::vector<Outcome> deliver(const Delivery& d, Queues& queues, StepReport& repo
     const Scheduled& s = d.plan.scheduled[i];
     Active& a = *s.active;
     SequenceReport& r = report.sequences.emplace_back();
-    r.id = a.sequence.id, r.prompt_rows = s.chain;
+    r.id = a.sequence.id, r.prompt_rows = s.chain, r.no_draft = s.no_draft;
     if (s.root) {
       const Judgement& j = *next++;
       const Tensor ranks = d.read.ranks ? d.read.ranks.rows(node, d.trees[i].nodes) : Tensor();

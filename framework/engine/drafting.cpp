@@ -30,6 +30,13 @@ bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {
   return wanted.drafts() && room.depth > 0 && room.nodes > 0 && room.nodes < wanted.nodes && tree.nodes == room.nodes;
 }
 
+// Why a budget allows no node below the root.
+NoDraft budget_reason(const Scheduled& s) {
+  if (!s.wanted.drafts()) return NoDraft::policy;
+  if (s.room.depth == 0) return NoDraft::end;
+  return s.short_of_pages ? NoDraft::pages : NoDraft::rows;
+}
+
 }  // namespace
 
 // Calls a component with the inputs that `inputs_of` makes of the plan. If it throws, the sequences for which it throws
@@ -84,7 +91,7 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
   drop_failed(plan, report);
 }
 
-std::vector<DraftRequest> Engine::requests(const Plan& plan) {
+std::vector<DraftRequest> Engine::requests(Plan& plan) {
   // A sequence whose budget allows no draft gets no rows: the drafter's model reads its missing tokens before its next
   // draft. The rows for missing tokens of all sequences are together at most `step_rows`.
   std::vector<int> wanted;
@@ -94,7 +101,8 @@ std::vector<DraftRequest> Engine::requests(const Plan& plan) {
   std::vector<DraftRequest> requests;
   requests.reserve(plan.scheduled.size());
   for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const Scheduled& s = plan.scheduled[i];
+    Scheduled& s = plan.scheduled[i];
+    s.catches_up = rows[i] < wanted[i];
     const Sequence& q = s.active->sequence;
     requests.push_back(
         {&q, s.budget, rows[i], {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
@@ -109,10 +117,22 @@ int Engine::draft_unseen(const Sequence& sequence) {
   return most;
 }
 
+// Why the drafter returned a bare root. Whoever it is, the caches of its models show what they lacked.
+NoDraft Engine::no_draft(const Scheduled& s) {
+  if (!s.budget.drafts()) return budget_reason(s);
+  const Sequence& q = s.active->sequence;
+  const auto& caches = host_.caches();
+  if (std::ranges::any_of(caches, [&](const auto& c) { return c->info().positions < q.length(); }))
+    return NoDraft::context;
+  if (s.catches_up && !caches.empty()) return NoDraft::rows;
+  return std::ranges::any_of(caches, [&](const auto& c) { return c->lacked_pages(q); }) ? NoDraft::pages
+                                                                                         : NoDraft::nothing;
+}
+
 std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   choose_budgets(plan, report);
   std::vector<DraftTree> trees = call_component(
-      plan, drafter_name_, report, [this](const Plan& p) { return requests(p); },
+      plan, drafter_name_, report, [this](Plan& p) { return requests(p); },
       [this](std::span<const DraftRequest> all) {
         return all.empty() ? std::vector<DraftTree>() : drafter_->draft(all);
       });
@@ -122,7 +142,7 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   std::vector<DraftTree> fine;
   fine.reserve(trees.size());
   for (std::size_t i = 0; i < trees.size(); ++i) {
-    const Scheduled& s = plan.scheduled[i];
+    Scheduled& s = plan.scheduled[i];
     Sequence& q = s.active->sequence;
     const int vocab = target_.info().vocab;
     try {
@@ -133,6 +153,7 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
       continue;
     }
     report.cut += cut(trees[i], s.wanted, s.room);
+    if (s.root && trees[i].nodes == 1) s.no_draft = no_draft(s);
     fine.push_back(std::move(trees[i]));
   }
   drop_failed(plan, report);

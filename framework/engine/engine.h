@@ -85,7 +85,8 @@ class Engine : private Scheduler::Memory {
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);
-  std::vector<DraftRequest> requests(const Plan& plan);
+  std::vector<DraftRequest> requests(Plan& plan);
+  NoDraft no_draft(const Scheduled& s);
   int draft_unseen(const Sequence& sequence);
   template <class InputsOf, class Call> auto call_component(Plan& plan, const std::string& who, StepReport& report,
                                                             const InputsOf& inputs_of, const Call& call);

@@ -10,10 +10,10 @@ namespace foretoken {
 namespace {
 
 // One call of Scheduler::next.
-class Round {
+class Planning {
  public:
   // One row is kept for every sequence that may run; of the others each running sequence has an even share for guesses.
-  Round(Queues& queues, Scheduler::Memory& memory, const Budget& most, int batch, const Scheduler::Rows& rows)
+  Planning(Queues& queues, Scheduler::Memory& memory, const Budget& most, int batch, const Scheduler::Rows& rows)
       : queues_(queues), memory_(memory), most_(most), left_(rows.all), prompts_(rows.prompts) {
     const int running = int(queues.running.size()), all = std::min(batch, running + int(queues.waiting.size()));
     guesses_ = std::max(0, std::min(rows.all, rows.judged) - all);
@@ -75,8 +75,10 @@ class Round {
   // anything smaller. False where the tree would be a bare root, for which the caller reserves.
   bool reserve_guesses(Scheduled& entry) {
     const int chain = entry.room.depth + 1;
-    for (int& nodes = entry.room.nodes; nodes > 1; nodes = nodes > chain ? std::max(nodes / 2, chain) : nodes / 2)
+    for (int& nodes = entry.room.nodes; nodes > 1; nodes = nodes > chain ? std::max(nodes / 2, chain) : nodes / 2) {
       if (memory_.reserve(entry.active->sequence, entry.rows(), false)) return true;
+      entry.short_of_pages = true;
+    }
     return false;
   }
 
@@ -152,7 +154,7 @@ std::vector<int> shares(std::span<const int> wanted, int rows) {
 }
 
 Plan Scheduler::next(Queues& queues, Memory& memory, const Budget& most) const {
-  Round round(queues, memory, most, batch_, rows_);
+  Planning round(queues, memory, most, batch_, rows_);
   round.running();
   round.admit(batch_);
   return std::move(round.plan);

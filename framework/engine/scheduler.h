@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/components/step_report.h"
 #include "framework/decode/draft_tree.h"
 #include "framework/decode/sequence.h"
 
@@ -41,6 +42,9 @@ struct Scheduled {
   Budget room;        // the largest budget of the tree, its root included; {} where the root is not fed
   Budget wanted{};    // the policy's budget
   Budget budget{};    // the policy's budget, cut to `room`
+  bool short_of_pages = false;          // `room` has fewer nodes than rows would allow
+  bool catches_up = false;              // the drafter's model gets fewer rows than it has tokens to read
+  NoDraft no_draft = NoDraft::drafted;  // of the tree that the drafter returned
   int rows() const { return chain + room.nodes; }
 };
 

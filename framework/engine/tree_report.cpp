@@ -36,11 +36,14 @@ std::vector<TestedLevel> tested_levels(std::span<const std::int32_t> parents, st
 }  // namespace
 
 void report_tree(SequenceReport& report, std::span<const std::int32_t> parents, std::span<const Token> tokens,
-                 std::span<const std::int32_t> path, std::vector<int>& depth) {
+                 std::span<const std::int32_t> path, int kept, std::vector<int>& depth) {
   find_depths(parents, tokens, depth);
   report.drafted = int(std::ranges::count_if(depth, [](int d) { return d > 0; }));
-  report.depth = *std::ranges::max_element(depth), report.accepted = int(path.size());
-  report.levels = tested_levels(parents, path, depth), report.rejected = report.levels.size() > path.size();
+  report.depth = *std::ranges::max_element(depth);
+  report.levels = tested_levels(parents, path, depth);
+  // Where the output ended within the path, nothing behind its end was used: those levels count as not tested.
+  if (kept <= int(path.size())) report.levels.resize(std::size_t(kept));
+  report.accepted = std::min(kept, int(path.size())), report.rejected = int(report.levels.size()) > report.accepted;
 }
 
 }  // namespace foretoken

@@ -9,9 +9,10 @@
 namespace foretoken {
 
 // Sets what `report` says of a tree: drafted, depth, accepted, rejected and levels. `parents` and `tokens`: [nodes],
-// the root among them, parents before their children, the token -1 where a node is absent; `path`: the accepted nodes,
-// from below the root down. `depth` is scratch memory.
+// the root among them, parents before their children, the token -1 where a node is absent; `path`: the nodes that the
+// verifier accepted, from below the root down; `kept`: how many of the path's tokens and the one that follows them the
+// sequence took before it ended. `depth` is scratch memory.
 void report_tree(SequenceReport& report, std::span<const std::int32_t> parents, std::span<const Token> tokens,
-                 std::span<const std::int32_t> path, std::vector<int>& depth);
+                 std::span<const std::int32_t> path, int kept, std::vector<int>& depth);
 
 }  // namespace foretoken

@@ -9,7 +9,7 @@
 namespace foretoken {
 namespace {
 
-struct Block {
+struct RowBlock {
   int row, rows;
 };
 
@@ -17,8 +17,8 @@ struct Block {
 constexpr std::int64_t kForkProducts = 16000;
 
 // Consecutive rows of one block table, in as few blocks as possible, of about equal sizes.
-std::vector<Block> blocks_of(const Layout& layout, int most) {
-  std::vector<Block> blocks;
+std::vector<RowBlock> blocks_of(const Layout& layout, int most) {
+  std::vector<RowBlock> blocks;
   const std::int32_t* owner = layout.owner.data<std::int32_t>();
   for (int begin = 0, end; begin < layout.rows; begin = end) {
     for (end = begin + 1; end < layout.rows && owner[end] == owner[begin]; ++end) {
@@ -67,10 +67,10 @@ Tensor CpuBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layo
   const int group = a.heads / a.kv_heads;          // query heads that read one kv head
   const int heads = std::min(group, kMaxQueries);  // of them in one call
   const int parts = (group + heads - 1) / heads;
-  const std::vector<Block> blocks = blocks_of(layout, kMaxQueries / heads);
+  const std::vector<RowBlock> blocks = blocks_of(layout, kMaxQueries / heads);
   const int n = int(blocks.size());
   const auto one = [&](int i) {  // one kv head after the other, so that each thread reads few of them
-    const Block& block = blocks[std::size_t(i % n)];
+    const RowBlock& block = blocks[std::size_t(i % n)];
     const int part = i / n % parts, head = i / n / parts * group + part * heads;
     operations_.attend(a, block.row, block.rows, head, std::min(heads, group - part * heads));
   };

@@ -3,7 +3,7 @@
 
 #include "tests/drafters/recorded_trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::says;
@@ -63,4 +63,4 @@ TEST(DraftTree, ends_where_the_context_of_its_model_ends) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 #include "experiments/conformance/simulated_device.h"
 #include "tests/drafters/recorded_trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::says;
@@ -166,4 +166,4 @@ TEST(DraftDynamic, refuses_bad_options_in_one_sentence) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

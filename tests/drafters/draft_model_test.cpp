@@ -3,7 +3,7 @@
 
 #include "tests/drafters/recorded_trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(DraftModel, every_node_is_drawn_from_one_row) {
@@ -24,4 +24,4 @@ TEST(DraftModel, every_node_is_drawn_from_one_row) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

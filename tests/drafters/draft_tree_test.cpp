@@ -6,7 +6,7 @@
 #include "kernels/lane.h"
 #include "tests/drafters/recorded_trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::says;
@@ -266,4 +266,4 @@ TEST(DraftTree, refuses_bad_options_in_one_sentence) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

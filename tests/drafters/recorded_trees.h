@@ -5,7 +5,7 @@
 #include "experiments/conformance/scenario.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 using namespace conformance;
 using nlohmann::json;
@@ -63,4 +63,4 @@ inline std::vector<Proposed> proposals(const TreeScenario& s, const json& drafte
   return all;
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -5,7 +5,7 @@
 
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -140,4 +140,4 @@ TEST(TreeShape, paths_that_are_no_tree_are_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

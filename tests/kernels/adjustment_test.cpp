@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(AdjustmentTest, one_token_by_hand) {
@@ -25,4 +25,4 @@ TEST(AdjustmentTest, one_token_by_hand) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 class AdjustmentScenario {
  public:
@@ -52,4 +52,4 @@ class AdjustmentScenario {
   std::vector<std::vector<Token>> path_;
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

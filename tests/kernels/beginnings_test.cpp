@@ -5,7 +5,7 @@
 #include "kernels/backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(Beginnings, AnAdjustmentChangesNothing) {
@@ -121,4 +121,4 @@ TEST(Tensors, ViewsShareTheirMemory) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

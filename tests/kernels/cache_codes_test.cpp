@@ -9,11 +9,8 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/coded_caches.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Head {
   float scale;
@@ -144,4 +141,4 @@ std::vector<std::string> all_backends() {
 INSTANTIATE_TEST_SUITE_P(All, Codes, ::testing::ValuesIn(all_backends()), [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 #include "kernels/host_backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 // Random rows whose scales are powers of two, between 2^-3 and 2^3: the greatest magnitude of every head is the
 // greatest number of the type times one.
@@ -69,4 +69,4 @@ inline std::vector<Layout> layouts_of(const Cache& cache) {
   return {whole, windowed(whole, 9), windowed(whole, 257), layout_of(tree, cache.tables.rows(0, 1), 1)};
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -11,7 +11,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Two rows of logits and their distributions.
@@ -102,4 +102,4 @@ TEST(Lane, AWeightedDrawHasTheWeightsAsItsLaw) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

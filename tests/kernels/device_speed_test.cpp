@@ -6,7 +6,7 @@
 
 #include "kernels/reference/reference_backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Copies 10^10 bytes and multiplies 10^12 operations a second, and notes what it copies.
@@ -60,4 +60,4 @@ TEST(DeviceSpeed, IsWhatTheDevicesClockSays) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

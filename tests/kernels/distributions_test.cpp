@@ -9,10 +9,8 @@
 #include "tests/kernels/adjustments.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<Warp> warps_to_try() {
   std::vector<Warp> warps;
@@ -284,4 +282,4 @@ TEST(Lane, residual_has_its_closed_form) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -21,7 +21,7 @@
 #include "kernels/backend.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Whether the system lets this process have tiles of integers.
@@ -97,4 +97,4 @@ TEST(Instructions, tiles_that_the_system_refuses_are_not_used) {
 #endif
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

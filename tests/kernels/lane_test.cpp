@@ -7,7 +7,7 @@
 
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Probabilities as a distribution: the softmax of their logarithms.
@@ -156,4 +156,4 @@ TEST(Lane, SumsAreOfTheWholeVocabulary) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

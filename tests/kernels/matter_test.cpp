@@ -7,7 +7,7 @@
 #include "tests/kernels/scenario.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(Numbers, bf16_rounds_to_nearest_even) {
@@ -193,4 +193,4 @@ TEST(Arena, uses_memory_again_and_never_twice) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -3,7 +3,7 @@
 
 #include "kernels/backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(OneHotDraws, LaterSiblingsAreAbsent) {
@@ -31,4 +31,4 @@ TEST(OneHotDraws, LaterSiblingsAreAbsent) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

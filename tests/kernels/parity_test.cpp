@@ -11,7 +11,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class Parity : public ::testing::TestWithParam<std::string> {
@@ -285,4 +285,4 @@ TEST(ParityTable, misses_no_operation) {
 INSTANTIATE_TEST_SUITE_P(Cpu, Parity, ::testing::ValuesIn(cpu_instructions()), [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

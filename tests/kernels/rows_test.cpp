@@ -5,7 +5,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr DType kCaches[] = {DType::f32, DType::bf16, DType::i8, DType::e4m3};
@@ -218,4 +218,4 @@ std::vector<std::string> all_backends() {
 INSTANTIATE_TEST_SUITE_P(All, Rows, ::testing::ValuesIn(all_backends()), [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -10,7 +10,7 @@
 #include "kernels/staging.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class ParityRunning : public ::testing::TestWithParam<std::string> {
@@ -291,4 +291,4 @@ INSTANTIATE_TEST_SUITE_P(Cpu, ParityRunning, ::testing::ValuesIn(cpu_instruction
                          [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -15,7 +15,10 @@
 #include "kernels/formats/formats.h"
 #include "kernels/host_backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
+                       kInfinity = std::numeric_limits<float>::infinity();
 
 inline Tensor random_tensor(Shape shape, unsigned seed, float scale = 1) {
   Tensor t = Tensor::host(shape, DType::f32);
@@ -244,4 +247,4 @@ inline void fill(Backend& backend, Cache& cache, int slots, unsigned seed) {
   }
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

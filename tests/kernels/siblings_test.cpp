@@ -12,7 +12,7 @@
 #include "tests/kernels/scenario.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using Tokens = std::vector<Token>;
@@ -297,4 +297,4 @@ INSTANTIATE_TEST_SUITE_P(Host, ParityOfRanks, ::testing::ValuesIn(host_backends(
                          [](const auto& i) { return i.param; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

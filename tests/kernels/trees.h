@@ -3,7 +3,7 @@
 #include "kernels/host_backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 // A tree behind a prefix of sequence `owner`; node n is in slot prefix + n.
 struct Tree {
@@ -73,4 +73,4 @@ inline Tree random_tree(int owner, int prefix, int nodes, std::mt19937& engine) 
   return tree;
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -5,7 +5,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr std::int64_t kOut = 3 * kPanel, kIn = 64;  // whole panels: no padding
@@ -51,4 +51,4 @@ TEST(PreparedWeight, DropsTheValuesThatNobodyReadsAgain) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -261,7 +261,7 @@ class Launcher(unittest.TestCase):
         (style / "lint.py").write_text("import sys\nprint(*sys.argv[1:])\nsys.exit(5)\n")
         self.fact("nvidia-smi", "0")
         code, out, err = self.run_it("lint", "--since", "main")
-        self.assertEqual((code, out), (5, f"--build {self.checkout}/build/cpu --since main\n"), err)
+        self.assertEqual((code, out), (5, f"--build {self.checkout}/build/lint --since main\n"), err)
         self.assertIn("missing packages: clang-tidy-19 clang-format-19\n", err)
         self.assertIn(f"installing clang-format 1.2.3 from PyPI in {self.checkout}/build/lint", err)
         self.assertEqual(self.journal("cmake")[0], "cmake --preset cpu -DFORETOKEN_TESTS=ON")
@@ -377,7 +377,7 @@ class Launcher(unittest.TestCase):
         self.assertLess(max(map(len, lines)), 20, lines)
 
     def test_refuses_unknown_options_and_presets(self):
-        self.assertIn("there are cpu, cuda, asan, tsan, fuzz", self.run_it("--preset", "gpu", "list")[2])
+        self.assertIn("there are cpu, cuda, nightly, lint, asan, tsan, fuzz", self.run_it("--preset", "gpu", "list")[2])
         self.assertIn("unknown option --fast", self.run_it("--fast", "list")[2])
         code, out, _ = self.run_it("--help")
         self.assertEqual((code, self.journal("cmake")), (0, []))

@@ -27,7 +27,7 @@ std::string broken(const Candidate& candidate, const std::string& scenario = "")
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-enum class Fault {
+enum class ApartFault {
   none,
   by_stream,
   by_first_tokens,
@@ -43,7 +43,7 @@ enum class Fault {
 // Guesses what followed each token last in the sequence.
 class Followers : public Drafter {
  public:
-  Followers(Backend& backend, Fault fault) : backend_(backend), fault_(fault) {}
+  Followers(Backend& backend, ApartFault fault) : backend_(backend), fault_(fault) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     ++calls_;
     std::erase_if(leaving_, [&](const auto& l) { return l.second <= calls_ && tables_.erase(l.first) + 1; });
@@ -54,7 +54,7 @@ class Followers : public Drafter {
       for (; table.seen < tokens.size(); ++table.seen) table.followers[tokens[table.seen - 1]] = tokens[table.seen];
       Token last = tokens.back();
       streams_[requests[i].sequence->stream].insert(requests[i].sequence->id);
-      const bool shorter = fault_ == Fault::shorter_in_company && streams_.at(requests[i].sequence->stream).size() > 1;
+      const bool shorter = fault_ == ApartFault::shorter_in_company && streams_.at(requests[i].sequence->stream).size() > 1;
       for (int n = 0; n < (shorter ? 1 : requests[i].budget.chain()) && table.followers.contains(last); ++n)
         trees[i].guess(n, last = table.followers.at(last));
     }
@@ -62,12 +62,12 @@ class Followers : public Drafter {
   }
   void forget(const Sequence& s) override {
     streams_[s.stream].erase(s.id);
-    const bool keeps = (fault_ == Fault::keeps_stopped && s.finish == Finish::stop_token) ||
-                       (fault_ == Fault::keeps_cancelled && s.finish == Finish::cancelled);
-    if (fault_ == Fault::forgets_late)
+    const bool keeps = (fault_ == ApartFault::keeps_stopped && s.finish == Finish::stop_token) ||
+                       (fault_ == ApartFault::keeps_cancelled && s.finish == Finish::cancelled);
+    if (fault_ == ApartFault::forgets_late)
       leaving_.emplace_back(key(s), calls_ + 3);
     else if (!keeps)
-      tables_.erase(fault_ == Fault::forgets_by_half_an_id ? std::uint32_t(s.id) : key(s));
+      tables_.erase(fault_ == ApartFault::forgets_by_half_an_id ? std::uint32_t(s.id) : key(s));
   }
 
  private:
@@ -81,13 +81,13 @@ class Followers : public Drafter {
     for (int n = 0; n < 8 && s.prompt_length >= 8; ++n)
       beginning = beginning * 31 + std::uint64_t(s.tokens[std::size_t(n)]) + 1000;
     switch (fault_) {
-      case Fault::by_stream:
+      case ApartFault::by_stream:
         return s.stream;
-      case Fault::by_first_tokens:
+      case ApartFault::by_first_tokens:
         return beginning;
-      case Fault::by_id_modulo:
+      case ApartFault::by_id_modulo:
         return s.id % 1000;
-      case Fault::by_half_an_id:
+      case ApartFault::by_half_an_id:
         return std::uint32_t(s.id);
       default:
         return s.id;
@@ -95,14 +95,14 @@ class Followers : public Drafter {
   }
 
   Backend& backend_;
-  Fault fault_;
+  ApartFault fault_;
   int calls_ = 0;
   std::vector<std::pair<std::uint64_t, int>> leaving_;  // and the call that drops it
   std::unordered_map<std::uint64_t, Table> tables_;
   std::map<std::uint64_t, std::set<SequenceId>> streams_;  // the sequences of each that it knows
 };
 
-std::string broken(Fault fault, const std::string& scenario = "") {
+std::string broken(ApartFault fault, const std::string& scenario = "") {
   Registries registries = all_registries();
   const auto make = [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); };
   const auto needs = [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; };
@@ -111,36 +111,36 @@ std::string broken(Fault fault, const std::string& scenario = "") {
   return broken(candidate({registries, {{{"name", "followers"}}, policy, verifier}}, false), scenario);
 }
 
-TEST(ApartMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(Fault::none), ""); }
+TEST(ApartMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(ApartFault::none), ""); }
 
 TEST(ApartMutants, TablesThatTwoSequencesShareAreKilledByOneBesideAnother) {
-  for (const Fault fault : {Fault::by_stream, Fault::by_first_tokens, Fault::by_id_modulo, Fault::by_half_an_id}) {
+  for (const ApartFault fault : {ApartFault::by_stream, ApartFault::by_first_tokens, ApartFault::by_id_modulo, ApartFault::by_half_an_id}) {
     const std::string why = broken(fault);
     EXPECT_TRUE(has(why, " of the same stream and the same first tokens")) << int(fault) << ": " << why;
   }
 }
 
 TEST(ApartMutants, ForgettingThreeCallsLaterIsKilledByIdsThatComeAgain) {
-  EXPECT_TRUE(has(broken(Fault::forgets_late), "Drafter::forget must drop all")) << broken(Fault::forgets_late);
+  EXPECT_TRUE(has(broken(ApartFault::forgets_late), "Drafter::forget must drop all")) << broken(ApartFault::forgets_late);
 }
 
 TEST(ApartMutants, KeepingWhatAStopTokenEndedIsKilledByIdsThatComeAgain) {
-  EXPECT_TRUE(has(broken(Fault::keeps_stopped), "Drafter::forget must drop all")) << broken(Fault::keeps_stopped);
+  EXPECT_TRUE(has(broken(ApartFault::keeps_stopped), "Drafter::forget must drop all")) << broken(ApartFault::keeps_stopped);
 }
 
 TEST(ApartMutants, KeepingWhatWasCancelledIsKilledByIdsThatComeAgainInARunOfThreeSequences) {
-  const std::string why = broken(Fault::keeps_cancelled, "prompts read in parts");
+  const std::string why = broken(ApartFault::keeps_cancelled, "prompts read in parts");
   EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
 }
 
 TEST(ApartMutants, ForgettingByHalfAnIdIsKilledByIdsThatAreFarApart) {
-  const std::string why = broken(Fault::forgets_by_half_an_id);
+  const std::string why = broken(ApartFault::forgets_by_half_an_id);
   EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
 }
 
 // It has no model, so pages are no reason to draft less.
 TEST(ApartMutants, ShorterTreesBesideAnotherAreKilledInASmallPoolToo) {
-  const std::string why = broken(Fault::shorter_in_company, "preempted in a small pool");
+  const std::string why = broken(ApartFault::shorter_in_company, "preempted in a small pool");
   EXPECT_TRUE(has(why, " of the same stream and the same first tokens")) << why;
 }
 

@@ -20,7 +20,7 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using Distribution = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&,
+using CacheLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&,
                                  std::span<const TestRequest>);
 
 Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
@@ -28,7 +28,7 @@ Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, co
   return cache(s, scenario, b, models, requests);
 }
 
-void expect(Distribution law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
+void expect(CacheLaw law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
             const Models& models, std::span<const TestRequest> requests) {
   long accepted = 0, rejected = 0;
   for (const Subject& s : all) {
@@ -42,7 +42,7 @@ void expect(Distribution law, const std::vector<Subject>& all, const Scenario& s
   EXPECT_GT(rejected, 0);
 }
 
-const TableModel::Options kTable{.vocab = 4, .order = 2, .seed = 41};
+const TableModel::Options kCacheTable{.vocab = 4, .order = 2, .seed = 41};
 
 TEST(Cache, TablesHoldWhatAPrefillHolds) {
   ReferenceBackend b;
@@ -52,14 +52,14 @@ TEST(Cache, TablesHoldWhatAPrefillHolds) {
       expect(cache_law, everything(5),
              {.sampling = {.temperature = temperature},
               .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}},
-             b, table_models(kTable), requests);
+             b, table_models(kCacheTable), requests);
 }
 
 TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
   const auto requests = random_requests(10, 4, 12, 24, 6);
   expect(cache_law, everything(5),
-         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_models(kTable),
+         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_models(kCacheTable),
          requests);
 }
 
@@ -116,11 +116,11 @@ TEST(Cache, OfAModelThatTheDrafterWrapped) {
   const auto requests = random_requests(10, 4, 12, 24, 5);
   const Scenario scenario{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
   for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
-    const Finding f = cache(s, scenario, b, table_models(kTable), requests);
+    const Finding f = cache(s, scenario, b, table_models(kCacheTable), requests);
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
     without.configs.drafter = {{"name", "ngram"}};
-    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kTable), requests).cases)
+    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kCacheTable), requests).cases)
         << "its cache was compared too";
   }
 }
@@ -145,7 +145,7 @@ TEST(Memory, TablesAtEveryStep) {
     expect(memory, everything(4),
            {.sampling = {.temperature = temperature},
             .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}},
-           b, table_models(kTable), requests);
+           b, table_models(kCacheTable), requests);
 }
 
 TEST(Memory, TransformersAtEveryStep) {

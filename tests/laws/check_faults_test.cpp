@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "experiments/conformance/check.h"
+#include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -22,7 +23,6 @@ namespace {
 
 using nlohmann::json;
 
-const json kSampling{{"name", "speculative_sampling"}};
 
 Environment environment() {
   Environment e;

@@ -10,6 +10,7 @@
 #include "experiments/conformance/scripted_drafter.h"
 #include "kernels/error.h"
 #include "tests/framework/components/children_rules.h"
+#include "tests/laws/mutant_scenario.h"
 #include "tests/support/around.h"
 
 namespace foretoken::test {
@@ -20,8 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
-const json kSampling{{"name", "speculative_sampling"}};
 
 CheckReport report_on(const Registries& registries, const json& drafter, const json& verifier,
                       const std::vector<std::string>& laws) {
@@ -131,11 +130,11 @@ template <class Rule> Registries judging_siblings() {
 }
 
 // Reads the q of every node, which a certain guess does not have.
-struct OfDrawnSiblings : testing::WithoutReplacement<false> {
+struct OfDrawnSiblings : WithoutReplacement<false> {
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
     for (int n = 1; n < t.nodes; ++n)
       if (t.certain(n)) throw Error("node " + std::to_string(n) + " is certain");
-    return testing::WithoutReplacement<false>::operator()(lane, t);
+    return WithoutReplacement<false>::operator()(lane, t);
   }
 };
 
@@ -159,9 +158,9 @@ TEST(CheckInner, ARuleForDrawnSiblingsIsGivenNoCertainGuessesOnAnotherDevice) {
 TEST(CheckInner, SiblingsWithoutRepeatsThatAreJudgedAsIndependentFailLimits) {
   const json verifier{{"name", "siblings"}};
   const std::vector<std::string> laws{"limits"};
-  expect_shown(report_on(judging_siblings<testing::WithoutReplacement<false>>(), kDraftModel, verifier, laws), laws);
+  expect_shown(report_on(judging_siblings<WithoutReplacement<false>>(), kDraftModel, verifier, laws), laws);
   const CheckReport planted =
-      report_on(judging_siblings<testing::WithoutReplacement<true>>(), kDraftModel, verifier, laws);
+      report_on(judging_siblings<WithoutReplacement<true>>(), kDraftModel, verifier, laws);
   EXPECT_EQ(broken(planted), std::set<std::string>{"limits"});
   ASSERT_FALSE(planted.sentences.empty());
   EXPECT_NE(planted.sentences[0].find("total variation"), std::string::npos) << planted.sentences[0];

@@ -8,7 +8,7 @@
 #include "experiments/conformance/options.h"
 #include "experiments/report/check_report.h"
 #include "experiments/sweep/run_document.h"
-#include "tests/support/mutants.h"
+#include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -19,7 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-const json kDraftModel{{"name", "draft_model"}, {"model", "table:far"}};
 
 Environment environment() {
   Environment e;

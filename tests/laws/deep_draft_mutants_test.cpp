@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-enum class Fault {
+enum class DeepFault {
   none,
   names_of_five_levels,
   warmer_from_level_six,
@@ -24,7 +24,7 @@ enum class Fault {
 // A chain that is drawn from the same distribution at every level.
 class DeepChain : public Drafter {
  public:
-  DeepChain(Host& host, Fault fault) : backend_(host.backend()), vocab_(host.target().vocab), fault_(fault) {}
+  DeepChain(Host& host, DeepFault fault) : backend_(host.backend()), vocab_(host.target().vocab), fault_(fault) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
@@ -39,14 +39,14 @@ class DeepChain : public Drafter {
     const Tensor logits = backend_.allocate({1, vocab_}, DType::f32);
     for (Token x = 0; x < vocab_; ++x) logits.row<float>(0)[x] = 0.4f * float(x);
     const Warp warp = r.sequence->sampling.warp(),
-               warmer{.temperature = fault_ == Fault::warmer_from_level_six && level >= 6 ? 1.01f * warp.temperature
+               warmer{.temperature = fault_ == DeepFault::warmer_from_level_six && level >= 6 ? 1.01f * warp.temperature
                                                                                           : warp.temperature};
     const Distributions from = backend_.distributions(logits, {&warp, 1});
-    TokenDraw draw = r.draw(fault_ == Fault::names_of_five_levels ? 1 + (level - 1) % 5 : level, level);
+    TokenDraw draw = r.draw(fault_ == DeepFault::names_of_five_levels ? 1 + (level - 1) % 5 : level, level);
     draw.to = tree.tokens.row<Token>(level);
     backend_.draw(from, {&draw, 1}, {});
-    if (fault_ == Fault::cut_by_its_own_token_from_level_six && level >= 6 && *draw.to == 0) return false;
-    if (fault_ == Fault::cut_by_its_own_token_in_long_texts && r.sequence->length() > 200 &&
+    if (fault_ == DeepFault::cut_by_its_own_token_from_level_six && level >= 6 && *draw.to == 0) return false;
+    if (fault_ == DeepFault::cut_by_its_own_token_in_long_texts && r.sequence->length() > 200 &&
         *draw.to == r.sequence->last())
       *draw.to = -1;
     tree.grow(level - 1, Drawn::chain);
@@ -56,11 +56,11 @@ class DeepChain : public Drafter {
 
   Backend& backend_;
   int vocab_;
-  Fault fault_;
+  DeepFault fault_;
 };
 
 // Why the first scenario of the law `causal` fails that does; empty if none does.
-std::string broken(Fault fault) {
+std::string broken(DeepFault fault) {
   Registries registries = all_registries();
   registries.drafters.add("deep", {"",
                                    "",
@@ -75,23 +75,23 @@ std::string broken(Fault fault) {
   return "";
 }
 
-TEST(DeepDraftMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(Fault::none), ""); }
+TEST(DeepDraftMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(DeepFault::none), ""); }
 
 TEST(DeepDraftMutants, NamesThatComeAgainAfterFiveLevelsAreKilledByCausal) {
-  EXPECT_NE(broken(Fault::names_of_five_levels).find("two draws of one round have the name"), std::string::npos)
-      << broken(Fault::names_of_five_levels);
+  EXPECT_NE(broken(DeepFault::names_of_five_levels).find("two draws of one round have the name"), std::string::npos)
+      << broken(DeepFault::names_of_five_levels);
 }
 
 TEST(DeepDraftMutants, AWarmerQFromTheSixthLevelOnIsKilledByCausal) {
-  EXPECT_NE(broken(Fault::warmer_from_level_six).find("was drawn with the probability"), std::string::npos);
+  EXPECT_NE(broken(DeepFault::warmer_from_level_six).find("was drawn with the probability"), std::string::npos);
 }
 
 TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenFromTheSixthLevelOnIsKilledByCausal) {
-  EXPECT_NE(broken(Fault::cut_by_its_own_token_from_level_six).find("depends on its own token"), std::string::npos);
+  EXPECT_NE(broken(DeepFault::cut_by_its_own_token_from_level_six).find("depends on its own token"), std::string::npos);
 }
 
 TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenInLongTextsIsKilledByCausal) {
-  const std::string why = broken(Fault::cut_by_its_own_token_in_long_texts);
+  const std::string why = broken(DeepFault::cut_by_its_own_token_in_long_texts);
   EXPECT_NE(why.find("depends on its own token"), std::string::npos) << why;
 }
 

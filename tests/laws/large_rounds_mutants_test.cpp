@@ -12,7 +12,7 @@ using namespace conformance;
 
 namespace {
 
-enum class Fault {
+enum class RoundFault {
   none,
   from_level_21,
   from_level_51,
@@ -23,15 +23,15 @@ enum class Fault {
   from_token_256
 };
 
-bool shows(Fault fault, const Verdict& v, const Trial& t) {
+bool shows(RoundFault fault, const Verdict& v, const Trial& t) {
   switch (fault) {
-    case Fault::from_level_21:
+    case RoundFault::from_level_21:
       return v.length >= 20;
-    case Fault::from_level_51:
+    case RoundFault::from_level_51:
       return v.length >= 50;
-    case Fault::of_200_nodes:
+    case RoundFault::of_200_nodes:
       return t.nodes > 200;
-    case Fault::in_long_texts:
+    case RoundFault::in_long_texts:
       return t.position > 1000;
     default:
       return false;
@@ -40,7 +40,7 @@ bool shows(Fault fault, const Verdict& v, const Trial& t) {
 
 // Recursive rejection, which accepts too often where its fault shows.
 struct Eager {
-  Fault fault;
+  RoundFault fault;
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
     for (int node = 0;;) {
@@ -49,10 +49,10 @@ struct Eager {
       for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
         const Token x = t.tokens[c];
         const double ratio = (t.certain(c) ? r(x) : r(x) / t.q(node)(x)) * (shows(fault, v, t) ? 1.3 : 1);
-        const bool blind = fault == Fault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
+        const bool blind = fault == RoundFault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
         if (lane.accept(blind ? 1 : ratio, {Role::accept, std::uint32_t(c), 0}))
           chosen = c;
-        else if (fault == Fault::siblings_of_200_nodes && t.nodes > 200)
+        else if (fault == RoundFault::siblings_of_200_nodes && t.nodes > 200)
           continue;
         else if (t.certain(c))
           lane.reject_guess(r, x);
@@ -70,12 +70,12 @@ struct Eager {
 
 // The target's own token by a race, which follows the first child whatever it is where its fault shows.
 struct EagerRace {
-  Fault fault;
+  RoundFault fault;
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
     Verdict v;
     for (int node = 0;;) {
-      const bool blind = fault == Fault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
-      const int vocab = fault == Fault::from_token_256 ? 256 : t.vocab;
+      const bool blind = fault == RoundFault::deep_guesses_at_0 && t.p(node).row.one_hot && v.length >= 5;
+      const int vocab = fault == RoundFault::from_token_256 ? 256 : t.vocab;
       const auto law = [p = t.p(node), vocab](Token x) { return x < vocab ? double(p(x)) : 0; };
       const Token next = lane.race(law, t.position + std::uint32_t(v.length));
       const int child = blind || shows(fault, v, t) ? t.child(node, node) : t.match(node, next);
@@ -89,7 +89,7 @@ struct EagerRace {
 };
 
 // Why the first round does not hold that does not; empty if all do.
-template <class Rule = Eager> std::string broken(Fault fault, Drawn takes) {
+template <class Rule = Eager> std::string broken(RoundFault fault, Drawn takes) {
   Registries registries = all_registries();
   const bool race = std::is_same_v<Rule, EagerRace>;
   registries.verifiers.add(
@@ -106,30 +106,30 @@ template <class Rule = Eager> std::string broken(Fault fault, Drawn takes) {
 
 class LargeRounds : public testing::TestWithParam<Drawn> {};
 
-TEST_P(LargeRounds, HoldWithoutAFault) { EXPECT_EQ(broken(Fault::none, GetParam()), ""); }
+TEST_P(LargeRounds, HoldWithoutAFault) { EXPECT_EQ(broken(RoundFault::none, GetParam()), ""); }
 
 TEST_P(LargeRounds, KillWhatShowsInThemAlone) {
-  for (const Fault fault : {Fault::from_level_21, Fault::from_level_51, Fault::in_long_texts}) {
+  for (const RoundFault fault : {RoundFault::from_level_21, RoundFault::from_level_51, RoundFault::in_long_texts}) {
     const std::string why = broken(fault, GetParam());
     EXPECT_NE(why.find("64 deep"), std::string::npos) << int(fault) << ": " << why;
   }
-  EXPECT_NE(broken(Fault::deep_guesses_at_0, GetParam()).find("temperature 0"), std::string::npos);
+  EXPECT_NE(broken(RoundFault::deep_guesses_at_0, GetParam()).find("temperature 0"), std::string::npos);
   if (GetParam() == Drawn::chain) return;
-  for (const Fault fault : {Fault::of_200_nodes, Fault::siblings_of_200_nodes}) {
+  for (const RoundFault fault : {RoundFault::of_200_nodes, RoundFault::siblings_of_200_nodes}) {
     const std::string why = broken(fault, GetParam());
     EXPECT_NE(why.find("256 nodes"), std::string::npos) << int(fault) << ": " << why;
   }
 }
 
-TEST_P(LargeRounds, OfRacesHoldWithoutAFault) { EXPECT_EQ(broken<EagerRace>(Fault::none, GetParam()), ""); }
+TEST_P(LargeRounds, OfRacesHoldWithoutAFault) { EXPECT_EQ(broken<EagerRace>(RoundFault::none, GetParam()), ""); }
 
 TEST_P(LargeRounds, OfRacesKillWhatShowsInThemAlone) {
-  std::vector<std::pair<Fault, const char*>> faults{{Fault::from_level_21, "64 deep"},
-                                                    {Fault::from_level_51, "64 deep"},
-                                                    {Fault::in_long_texts, "64 deep"},
-                                                    {Fault::deep_guesses_at_0, "temperature 0"},
-                                                    {Fault::from_token_256, "257 tokens"}};
-  if (GetParam() != Drawn::chain) faults.emplace_back(Fault::of_200_nodes, "256 nodes");
+  std::vector<std::pair<RoundFault, const char*>> faults{{RoundFault::from_level_21, "64 deep"},
+                                                    {RoundFault::from_level_51, "64 deep"},
+                                                    {RoundFault::in_long_texts, "64 deep"},
+                                                    {RoundFault::deep_guesses_at_0, "temperature 0"},
+                                                    {RoundFault::from_token_256, "257 tokens"}};
+  if (GetParam() != Drawn::chain) faults.emplace_back(RoundFault::of_200_nodes, "256 nodes");
   for (const auto& [fault, where] : faults) {
     const std::string why = broken<EagerRace>(fault, GetParam());
     EXPECT_NE(why.find(where), std::string::npos) << int(fault) << ": " << why;

@@ -4,6 +4,7 @@
 #include "experiments/conformance/configurations.h"
 #include "experiments/conformance/law_cases.h"
 #include "experiments/conformance/round_cases.h"
+#include "tests/support/in_turn.h"
 
 namespace foretoken::test {
 
@@ -18,12 +19,12 @@ TEST_P(Rounds, EmitWhatTheVerifierPromises) {
   for (const nlohmann::json& verifier : configurations(registries.verifiers, GetParam())) {
     const Candidate c = candidate({registries, {{{"name", "none"}}, {{"name", "fixed"}}, verifier}}, false);
     long outcomes = 0;
-    for (const LawCase& law_case : round_cases(c, {})) {
+    for (const LawCase& law_case : in_turn(round_cases(c, {}), 6)) {
       const Finding f = law_case.run();
       EXPECT_TRUE(f.holds) << f.what.substr(0, 600);
       outcomes += f.cases;
     }
-    EXPECT_GT(outcomes, 300);
+    EXPECT_GT(outcomes, every_scenario() ? 300 : 0);
   }
 }
 

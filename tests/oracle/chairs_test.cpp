@@ -4,31 +4,11 @@
 namespace foretoken::oracle {
 namespace {
 
-// Every option with a value that is not its default. Shapes to inflate to are followed by workbench_test.
+// Every entry with each of its examples, which between them give every option a value that is not its default. Shapes
+// to inflate to are followed by workbench_test.
 struct Chairs : Document {
   std::map<std::string, json> made;  // the options that a maker got, by chair and name
 
-  std::map<std::string, json> drafters() const {
-    const json types = {{"model", model}, {"dtype", "f32"}, {"kv_dtype", "int8"}};
-    const auto with = [&](json more) { return more.update(types), more; };
-    return {{"none", json::object()},
-            {"ngram", {{"longest", 6}, {"shortest", 4}}},
-            {"draft_model", with({{"temperature", .5}})},
-            {"draft_tree", with({{"shape", {3, 1}}, {"cut", true}, {"draws", "certain"}, {"temperature", 2}})},
-            {"draft_dynamic", with({{"width", 3}, {"expand", 2}})}};
-  }
-  std::map<std::string, json> policies() const { return {{"fixed", {{"length", 3}, {"nodes", 6}}}}; }
-  std::map<std::string, json> verifiers() const {
-    std::map<std::string, json> all{{"big_little", {{"rollback", 2.5}}},
-                                    {"relaxed_top_k", {{"k", 4}, {"margin", .25}}},
-                                    {"synthetic", {{"acceptance", .5}, {"decay", .75}}},
-                                    {"threshold", {{"single", .25}, {"accumulated", .75}}},
-                                    {"typical_acceptance", {{"epsilon", .125}, {"delta", .5}}}};
-    for (const char* exact : {"block_verification", "coupled", "k_seq", "multi_path_block", "speculative_sampling",
-                              "target_match", "traversal_verification", "without_replacement"})
-      all[exact] = json::object();
-    return all;
-  }
   // Puts a recorder before every maker.
   template <class T> void record(Registry<T>& registry) {
     for (const auto& [name, entry] : std::map(registry.entries())) {
@@ -40,36 +20,52 @@ struct Chairs : Document {
       registry.replace(name, recording);
     }
   }
-  template <class T> void expect_options(const Registry<T>& registry, const std::map<std::string, json>& given) {
-    for (const auto& [name, entry] : registry.entries()) {
-      SCOPED_TRACE(registry.what() + " " + name);
-      ASSERT_TRUE(given.contains(name)) << "give its options values that are not their defaults";
-      json document = run();
-      document[registry.what()] = given.at(name), document[registry.what()]["name"] = name;
-      if (registry.what() != "drafter") document["drafter"] = {{"name", "ngram"}};
-      const json whole = complete_run(document, registries, "test");
-      engine(whole);
-      const json& options = made.at(registry.what() + " " + name);
-      for (const Option& o : entry.options) {
-        if (!o.of.empty() || o.type == "model") continue;  // parts of a model, below
-        ASSERT_TRUE(given.at(name).contains(o.name)) << o.name;
-        EXPECT_NE(options.at(o.name), o.standard) << o.name << " has its default";
-        EXPECT_EQ(options.at(o.name), given.at(name).at(o.name)) << o.name;
-      }
-      if (!given.at(name).contains("model")) continue;
+  // Gives a maker the options of one example and looks at what arrives. Returns the options that were no default.
+  template <class T> std::set<std::string> given(const Registry<T>& registry, const std::string& name, json config) {
+    const Entry<T>& entry = registry.entries().at(name);
+    if (std::ranges::any_of(entry.options, [](const Option& o) { return o.type == "model"; }))
+      config.update({{"model", model}, {"dtype", "f32"}, {"kv_dtype", "int8"}});
+    config["name"] = name;
+    json document = run();
+    document[registry.what()] = config;
+    if (registry.what() != "drafter") document["drafter"] = {{"name", "ngram"}};
+    if (registry.what() != "verifier") document["verifier"] = {{"name", "target_match"}};  // it takes every kind of node
+    if (registry.what() != "policy") document["policy"] = {{"name", "fixed"}, {"length", 8}, {"nodes", 64}};
+    engine(complete_run(document, registries, "test"));
+    const json& options = made.at(registry.what() + " " + name);
+    std::set<std::string> own;
+    for (const Option& o : entry.options) {
+      if (!o.of.empty() || o.type == "model") continue;  // parts of a model, below
+      EXPECT_EQ(options.at(o.name), config.value(o.name, o.standard)) << o.name;
+      if (options.at(o.name) != o.standard) own.insert(o.name);
+    }
+    if (config.contains("model")) {
       const ModelChoice choice = ModelChoice::read(options.at("model"));
       EXPECT_EQ(choice.random, model.at("random").get<std::string>());
       EXPECT_EQ(choice.dtype, "f32");
       EXPECT_EQ(choice.kv_dtype, "int8");
+    }
+    return own;
+  }
+  template <class T> void expect_options(const Registry<T>& registry) {
+    for (const auto& [name, entry] : registry.entries()) {
+      SCOPED_TRACE(registry.what() + " " + name);
+      std::set<std::string> own;
+      for (const json& example : entry.examples.empty() ? std::vector{json::object()} : entry.examples)
+        own.merge(given(registry, name, example));
+      for (const Option& o : entry.options) {
+        if (!o.of.empty() || o.type == "model") continue;
+        EXPECT_TRUE(own.contains(o.name)) << "no example gives '" << o.name << "' a value that is not its default";
+      }
     }
   }
 };
 
 TEST_F(Chairs, every_option_arrives_at_its_maker) {
   record(registries.drafters), record(registries.policies), record(registries.verifiers);
-  expect_options(registries.drafters, drafters());
-  expect_options(registries.policies, policies());
-  expect_options(registries.verifiers, verifiers());
+  expect_options(registries.drafters);
+  expect_options(registries.policies);
+  expect_options(registries.verifiers);
 }
 
 TEST_F(Chairs, a_baseline_drafts_nothing_and_has_the_runs_verifier) {

@@ -13,6 +13,7 @@ template <class Rule> Entry<Verifier> entry_of(const Rule& rule, const Soundness
 }
 inline const std::vector<Drawn> kEveryKind{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement,
                                            Drawn::marginals};
+inline bool repeatless(const Trial& t, int n) { return Drawn(t.drawn[n]) == Drawn::without_replacement; }
 
 Entry<Verifier> recursive_rule(RuleBug bug);
 Entry<Verifier> k_seq_rule(RuleBug bug);

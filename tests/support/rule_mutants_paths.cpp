@@ -7,8 +7,6 @@
 namespace foretoken::test {
 namespace {
 
-bool repeatless(const Trial& t, int n) { return Drawn(t.drawn[n]) == Drawn::without_replacement; }
-
 struct BlockRule {
   RuleBug bug;
   bool has(RuleBug b) const { return bug == b; }

@@ -18,6 +18,8 @@ template <class F> std::string sentence_of(F body) {
   return "";
 }
 
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 // Whether the sentence contains all of the words.
 template <class... Words>::testing::AssertionResult says(const std::string& sentence, const Words&... words) {
   for (const std::string& word : {std::string(words)...})

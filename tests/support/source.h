@@ -6,6 +6,8 @@
 
 namespace foretoken::test {
 
+inline const std::vector<std::string> kCode = {".h", ".cpp", ".cu", ".cuh"};
+
 struct SourceFile {
   std::string path;  // from the root of the repository, with forward slashes
   std::string text;

@@ -13,21 +13,21 @@
 namespace foretoken {
 namespace {
 
-constexpr int kMost = 1 << 24;  // the greatest size: products of two fit 64 bits easily
+constexpr int kGreatest = 1 << 24;  // the greatest size: products of two fit 64 bits easily
 constexpr const char* kDivisors = "rope_freqs.weight";
 
-struct Family {
+struct GgufFamily {
   const char *name, *architecture;
   bool rotates_neighbours;
 };
-constexpr Family kFamilies[] = {
+constexpr GgufFamily kGgufFamilies[] = {
     {"llama", "LlamaForCausalLM", true}, {"qwen2", "Qwen2ForCausalLM", false}, {"qwen3", "Qwen3ForCausalLM", false}};
 
-const Family& family_of(const GgufFile& file) {
+const GgufFamily& family_of(const GgufFile& file) {
   const std::string name = file.metadata().string("general.architecture");
-  for (const Family& f : kFamilies)
+  for (const GgufFamily& f : kGgufFamilies)
     if (name == f.name) return f;
-  file.metadata().refuse("general.architecture", "the supported ones are " + listed(names_of(kFamilies)));
+  file.metadata().refuse("general.architecture", "the supported ones are " + listed(names_of(kGgufFamilies)));
 }
 
 // Any other key of the architecture may change what the model computes.
@@ -56,22 +56,22 @@ void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
       m.refuse(key,
                "this key is not supported, since it may change what the model computes; choose a model without it");
   for (const char* key : {"expert_count", "expert_used_count"})
-    if (m.integer_or(prefix + key, 0, kMost, 0) > 0)
+    if (m.integer_or(prefix + key, 0, kGreatest, 0) > 0)
       m.refuse(prefix + key, "mixtures of experts are not supported; choose a dense model");
 }
 
 void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
-  c.vocab = int(std::min<std::size_t>(m.strings("tokenizer.ggml.tokens").size(), kMost));
+  c.vocab = int(std::min<std::size_t>(m.strings("tokenizer.ggml.tokens").size(), kGreatest));
   if (c.vocab < 1) m.refuse("tokenizer.ggml.tokens", std::string("there must be tokens") + kConvertAgain);
-  if (m.integer_or(prefix + "vocab_size", 1, kMost, c.vocab) != c.vocab)
+  if (m.integer_or(prefix + "vocab_size", 1, kGreatest, c.vocab) != c.vocab)
     m.refuse(prefix + "vocab_size",
              "'tokenizer.ggml.tokens' has " + std::to_string(c.vocab) + " tokens" + kConvertAgain);
-  c.width = m.integer(prefix + "embedding_length", 1, kMost);
+  c.width = m.integer(prefix + "embedding_length", 1, kGreatest);
   c.layers = m.integer(prefix + "block_count", 1, 4096);
-  c.heads = m.integer(prefix + "attention.head_count", 1, kMost);
-  c.kv_heads = m.integer_or(prefix + "attention.head_count_kv", 1, kMost, c.heads);
-  c.ffn = m.integer(prefix + "feed_forward_length", 1, kMost);
-  c.positions = m.integer(prefix + "context_length", 1, kMost);
+  c.heads = m.integer(prefix + "attention.head_count", 1, kGreatest);
+  c.kv_heads = m.integer_or(prefix + "attention.head_count_kv", 1, kGreatest, c.heads);
+  c.ffn = m.integer(prefix + "feed_forward_length", 1, kGreatest);
+  c.positions = m.integer(prefix + "context_length", 1, kGreatest);
   c.norm_epsilon = m.positive(prefix + "attention.layer_norm_rms_epsilon");
   if (c.heads % c.kv_heads)
     m.refuse(prefix + "attention.head_count_kv",
@@ -80,13 +80,13 @@ void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c
   if (!m.has(length) && c.width % c.heads)
     m.refuse(prefix + "attention.head_count", "must divide embedding_length (" + std::to_string(c.width) +
                                                   ") where attention.key_length is absent" + kConvertAgain);
-  c.head_size = m.integer_or(length, 1, kMost, c.width / c.heads);
-  if (c.head_size % 2 || std::int64_t(c.heads) * c.head_size > kMost)
+  c.head_size = m.integer_or(length, 1, kGreatest, c.width / c.heads);
+  if (c.head_size % 2 || std::int64_t(c.heads) * c.head_size > kGreatest)
     throw Error(m.where() + ": the head size is " + std::to_string(c.head_size) +
-                ", but must be even for the rotation, and at most " + std::to_string(kMost) +
+                ", but must be even for the rotation, and at most " + std::to_string(kGreatest) +
                 " for all heads together; choose a model of such heads");
   for (const char* key : {"attention.value_length", "rope.dimension_count"})
-    if (m.integer_or(prefix + key, 1, kMost, c.head_size) != c.head_size)
+    if (m.integer_or(prefix + key, 1, kGreatest, c.head_size) != c.head_size)
       m.refuse(prefix + key,
                "only the head size (" + std::to_string(c.head_size) + ") is supported; choose a model that has it");
 }
@@ -148,7 +148,7 @@ std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
 
 ModelConfig gguf_config(const GgufFile& file) {
   const GgufMetadata& m = file.metadata();
-  const Family& family = family_of(file);
+  const GgufFamily& family = family_of(file);
   const std::string prefix = std::string(family.name) + ".";
   const auto has = [&](const char* tensor) { return file.tensors().contains(tensor); };
   refuse_unknown_keys(m, prefix);

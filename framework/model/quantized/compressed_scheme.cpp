@@ -58,7 +58,7 @@ void read_strategy(const Fields& weights, CompressedScheme& s) {
   if (s.strategy == Strategy::block) std::tie(s.block_outputs, s.block_inputs) = read_block(weights, "block_structure");
 }
 
-void refuse_unsupported(const Fields& weights) {
+void refuse_dynamic(const Fields& weights) {
   if (const auto* dynamic = weights.find("dynamic"); dynamic && *dynamic != false)
     weights.refuse("dynamic", "scales of weights must be stored; choose a checkpoint of static weights");
   const auto* order = weights.find("actorder");
@@ -113,7 +113,7 @@ CompressedScheme CompressedScheme::read(const Fields& group, const std::string& 
   s.layout = layout_of(group, format, floats);
   s.bits = weights.integer_or("num_bits", 1, 32, 8);
   s.symmetric = weights.boolean_or("symmetric", true);
-  refuse_unsupported(weights);
+  refuse_dynamic(weights);
   read_strategy(weights, s);
   expect_consistent(weights, s, floats);
   if (group.has("input_activations")) s.activations = read_activations(group.object("input_activations"));

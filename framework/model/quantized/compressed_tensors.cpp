@@ -45,7 +45,7 @@ class CompressedTensors final : public Quantization {
   ModuleTargets ignored_;
 };
 
-void refuse_unsupported(const Fields& settings) {
+void refuse_transforms(const Fields& settings) {
   refuse_cache_scheme(settings);
   expect_empty(settings, "transform_config",
                "transforms of matrices are not supported; choose a checkpoint without them");
@@ -61,7 +61,7 @@ void refuse_unsupported(const Fields& settings) {
 }
 
 CompressedTensors::CompressedTensors(const Fields& settings) : where_(settings.where()), ignored_(settings, "ignore") {
-  refuse_unsupported(settings);
+  refuse_transforms(settings);
   const Fields groups = settings.object("config_groups");
   const std::string format = settings.string_or("format", "");
   for (const auto& [name, group] : groups.all().items())

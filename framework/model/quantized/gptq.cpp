@@ -76,7 +76,7 @@ std::vector<std::string> quantized_modules(const Fields& settings) {
   return all;
 }
 
-void refuse_unsupported(const Fields& settings) {
+void refuse_other_packing(const Fields& settings) {
   if (const std::string type = settings.string_or("pack_dtype", "int32"); type != "int32")
     settings.refuse("pack_dtype", "the supported one is \"int32\"; choose a checkpoint of it");
   if (settings.boolean_or("is_marlin_format", false))
@@ -95,7 +95,7 @@ Gptq::Gptq(const Fields& settings)
   if (bits_ != 4 && bits_ != 8)
     settings.refuse("bits", "the supported ones are 4 and 8; choose a checkpoint of one of them");
   if (group_ == 0) settings.refuse("group_size", "must be above 0, or -1 for all inputs; download config.json again");
-  refuse_unsupported(settings);
+  refuse_other_packing(settings);
   const char* key = settings.has("checkpoint_format") ? "checkpoint_format" : "format";
   const std::string version = settings.string_or(key, "gptq");
   if (version == "gptq_v2")

@@ -13,10 +13,9 @@ namespace foretoken {
 namespace {
 
 using nlohmann::json;
+using test::holds;
 using test::swept_line;
 using test::swept_lines;
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 json compared(const std::vector<json>& a, const std::vector<json>& b, const std::vector<std::string>& ignore = {}) {
   CompareOptions options;

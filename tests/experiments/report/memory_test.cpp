@@ -6,14 +6,14 @@
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
 #include "tests/experiments/report/result_lines.h"
+#include "tests/support/sentence.h"
 #include "tests/support/source.h"
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::holds;
 
 // The worked line; the second repeat took more of the pool and less scratch than the first.
 json line_with_memory() {

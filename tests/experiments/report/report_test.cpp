@@ -17,6 +17,7 @@ namespace foretoken {
 namespace {
 
 using nlohmann::json;
+using test::holds;
 using test::swept_lines;
 
 std::string shown(const std::vector<json>& lines, const std::string& format,
@@ -33,8 +34,6 @@ std::string line_with(const std::string& text, const std::string& begin) {
     if (line.starts_with(begin)) return line;
   return "";
 }
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 json failed_line(const std::string& sentence) {
   json line = test::swept_line("ngram", 4, 0, 1, 1);

@@ -12,14 +12,14 @@ namespace foretoken::test {
 using nlohmann::json;
 
 // The figures of one request; `share` are its seconds of the wall time.
-struct Served {
+struct MadeRequest {
   int prompt = 0;
   json category;
   int tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
   double share = 0, ttft = 0.01, decode = 1;
 };
 
-inline json request(const Served& s) {
+inline json request(const MadeRequest& s) {
   return {{"prompt", s.prompt},
           {"category", s.category},
           {"prompt_tokens", 10},
@@ -36,7 +36,7 @@ inline json request(const Served& s) {
 }
 
 // A measure whose totals are the sums of its requests; the caller gives the arrays by position.
-inline json measure(const std::vector<Served>& requests, const json& drafted_at, const json& tested_at,
+inline json measure(const std::vector<MadeRequest>& requests, const json& drafted_at, const json& tested_at,
                     const json& accepted_at, const json& histogram, double draft_forward, double target_forward) {
   json found = {{"requests", json::array()},
                 {"drafted_at", drafted_at},
@@ -46,8 +46,8 @@ inline json measure(const std::vector<Served>& requests, const json& drafted_at,
                 {"prompt_tokens", 10 * requests.size()},
                 {"preempted", 0},
                 {"prefix_rows", 0}};
-  Served sum;
-  for (const Served& s : requests) {
+  MadeRequest sum;
+  for (const MadeRequest& s : requests) {
     found["requests"].push_back(request(s));
     sum.tokens += s.tokens, sum.rounds += s.rounds, sum.drafted += s.drafted, sum.tested += s.tested;
     sum.accepted += s.accepted, sum.share += s.share;
@@ -130,7 +130,7 @@ inline json line_with_a_failure() {
 inline json swept_line(const std::string& drafter, int length, double temperature, int batch, double gain) {
   json repeats = json::array();
   for (int r = 0; r < 2; ++r) {
-    std::vector<Served> fast, plain;
+    std::vector<MadeRequest> fast, plain;
     for (int p = 0; p < 6; ++p) {
       const json category = p % 2 ? "math" : "story";
       const double seconds = (0.4 + 0.01 * p + 0.002 * r) / gain;

@@ -7,12 +7,14 @@
 
 #include "experiments/report/report.h"
 #include "tests/experiments/report/result_lines.h"
+#include "tests/support/sentence.h"
 #include "tests/support/source.h"
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
+using test::holds;
 
 json line_from(const std::string& start, double gain) {
   json line = test::swept_line("remembers", 2, 0, 1, gain);
@@ -20,8 +22,6 @@ json line_from(const std::string& start, double gain) {
   line["key"] = start.empty() ? "cc" : start;
   return line;
 }
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Starts, AreAColumnANoteAndASentence) {
   json other = test::swept_line("ngram", 2, 0, 1, 1.2);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Ten rounds with drafts of four tokens, of which this share was accepted.
@@ -24,4 +24,4 @@ TEST(Theory, TauOfFullDraftsAtBothEndsAndBetween) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

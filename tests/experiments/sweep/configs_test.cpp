@@ -54,7 +54,7 @@ TEST(Configs, EveryOneIsUnderstood) {
     found.insert(entry.path().filename().string());
     const auto document = read_document(file);
     if (document.contains("scenarios")) {
-      for (const Scenario& scenario : read_scenarios(file, "", "", registries)) {
+      for (const foretoken::Scenario& scenario : read_scenarios(file, "", "", registries)) {
         expect_model(scenario.run["target"]), expect_model(scenario.run["drafter"]);
         expect_fits(scenario.run, registries);
       }
@@ -100,7 +100,7 @@ TEST(Configs, StepsHoldRowsOfOneSequenceAndBatchesOfLongContexts) {
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
   std::set<std::tuple<int, int, int>> found;  // batch, rows of a sequence, context
-  for (const Scenario& s : read_scenarios("experiments/configs/steps.json", "", "", registries)) {
+  for (const foretoken::Scenario& s : read_scenarios("experiments/configs/steps.json", "", "", registries)) {
     const json &model = s.run["target"]["model"], &drafter = s.run["drafter"]["name"];
     const bool plain = !s.prompt && !s.attention && (drafter == "none" || drafter == "guesses") &&
                        s.run["engine"]["numerics"] != "invariant";
@@ -121,7 +121,7 @@ TEST(Configs, StepsOfTreesHoldChainsOfAsManyRowsAndEveryVerifier) {
   std::set<std::tuple<int, int, int>> trees;
   std::set<std::string> verified;
   int beside = 0, moves = 0, dynamic = 0;
-  for (const Scenario& s : read_scenarios("experiments/configs/steps_trees.json", "", "", registries)) {
+  for (const foretoken::Scenario& s : read_scenarios("experiments/configs/steps_trees.json", "", "", registries)) {
     const std::tuple<int, int, int> rows{s.batch, s.guesses + 1, s.context};
     if (s.verify_share > 0 && s.guesses > 0) verified.insert(s.run["verifier"]["name"]);
     dynamic += s.draft_most > 0;

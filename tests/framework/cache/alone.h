@@ -4,7 +4,7 @@
 
 #include "framework/cache/cached_model.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 struct Alone {
   Alone(Backend& b, const std::shared_ptr<Model>& m, int page_rows, int pages)
@@ -26,4 +26,4 @@ struct Alone {
   CachedModel model;
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

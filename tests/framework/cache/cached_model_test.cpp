@@ -2,7 +2,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Pads numbers of rows, tables and wanted rows as a device with few recorded graphs does.
@@ -296,4 +296,4 @@ TEST(CachedModelTest, RefusesWindowsOfSeveralSizes) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -7,7 +7,7 @@
 
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 struct KvCacheTest : ::testing::Test {
@@ -265,4 +265,4 @@ TEST(KvCacheLayers, EqualLayersAreTheSameAsAListOfThem) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

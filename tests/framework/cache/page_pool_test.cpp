@@ -6,7 +6,7 @@
 #include "framework/cache/prefix_index.h"
 #include "kernels/error.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 struct PagePoolTest : ::testing::Test {
@@ -88,4 +88,4 @@ TEST(PrefixIndexTest, finds_equal_content_after_equal_content_only) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -9,7 +9,7 @@
 #include "tests/framework/cache/alone.h"
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
@@ -292,4 +292,4 @@ TEST_F(ReplayedForwards, pages_of_another_size_at_the_same_address_are_another_b
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

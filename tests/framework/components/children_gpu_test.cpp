@@ -6,7 +6,7 @@
 #include "tests/framework/components/children_rules.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr int kTrees = 24;
@@ -112,4 +112,4 @@ TEST(ChildrenOnTheGpu, ARuleThatRejectsMoreGuessesThanALaneStoresOverflows) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -5,7 +5,7 @@
 
 #include "framework/components/verifier.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 // Siblings drawn in order without repeats (Sequoia, arXiv 2402.12374): the q of each lacks the siblings before it.
 // kForgetful: a biased rule, which treats them as drawn independently.
@@ -123,4 +123,4 @@ struct Refusing {
   }
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -5,7 +5,7 @@
 #include "tests/framework/components/proof_scenario.h"
 #include "verifiers/verifiers.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // The root with n siblings of one draw.
@@ -102,4 +102,4 @@ TEST(Children, OfAChainAreVerifiedTogetherExactly) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

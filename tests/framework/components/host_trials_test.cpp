@@ -6,7 +6,7 @@
 #include "framework/components/verifier.h"
 #include "kernels/reference/reference_backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // A reference backend that reports to be a device, for which no rule is compiled.
@@ -48,10 +48,14 @@ TEST(HostTrials, a_host_only_verifier_makes_one_backend_and_reuses_it) {
   EXPECT_EQ(made() - before, 2u) << "one besides that of made()";
 }
 
-// Notes all that a trial says: its position, its nodes, and every number of p, q and raw.
+constexpr int kFirst = 5;  // position of the first trial below; they have one after the other
+
+// Notes all that a trial says, apart from other trials, which run on other threads: its position, its nodes, and every
+// number of p, q and raw.
 struct Reading {
-  std::vector<double>* seen;
+  std::vector<std::vector<double>>* all;
   template <class Lane> Verdict operator()(Lane& lane, const Trial& t) const {
+    std::vector<double>* const seen = &all->at(std::size_t(t.position) - kFirst);
     seen->push_back(t.position);
     for (int n = 0; n < t.nodes; ++n) {
       seen->push_back(t.parents[n]), seen->push_back(t.tokens[n]);
@@ -102,14 +106,14 @@ TEST(HostTrials, copies_say_what_the_devices_trials_say) {
   };
   const std::vector<std::vector<Node>> nodes = {
       {{-1, 1, 0, 0}, {0, 2, 1, 9}, {1, 0, 2, 2}}, {{-1, 2, 3, 3}}, {{-1, 0, 4, 4}, {0, 1, 5, 5}, {0, 2, 6, 6}}};
-  const std::vector<std::uint32_t> positions{5, 6, 7};
-  std::vector<double> expected, seen;
+  const std::vector<std::uint32_t> positions{kFirst, kFirst + 1, kFirst + 2};
+  std::vector<std::vector<double>> expected(3), seen(3);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    expected.push_back(positions[i]);
+    expected[i].push_back(positions[i]);
     for (const Node& n : nodes[i]) {
-      expected.push_back(n.parent), expected.push_back(n.token);
+      expected[i].push_back(n.parent), expected[i].push_back(n.token);
       for (const auto& [row, temperature] : {std::pair(n.p, 0.5), std::pair(n.q, 0.5), std::pair(n.p, 1.0)})
-        for (int x = 0; x < 3; ++x) expected.push_back(softmax(row, x, temperature));
+        for (int x = 0; x < 3; ++x) expected[i].push_back(softmax(row, x, temperature));
     }
   }
   const std::vector<Draws> draws{{1, 2, 3, 0}, {1, 2, 4, 0}, {1, 2, 5, 0}};
@@ -117,9 +121,9 @@ TEST(HostTrials, copies_say_what_the_devices_trials_say) {
   const Trials trials(device, three.trees, p, draws, positions, staging, raw);
   const Tensor verdicts = device.allocate({3, std::int64_t(sizeof(Verdict))}, DType::u8);
   RuleVerifier<Reading>(Soundness{.takes = {}, .raw = true}, Reading{&seen}).verify(device, trials, verdicts);
-  ASSERT_EQ(seen.size(), expected.size());
-  for (std::size_t k = 0; k < seen.size(); ++k) EXPECT_NEAR(seen[k], expected[k], 1e-6) << k;
   for (std::size_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(seen[i].size(), expected[i].size());
+    for (std::size_t k = 0; k < seen[i].size(); ++k) EXPECT_NEAR(seen[i][k], expected[i][k], 1e-6) << i << ", " << k;
     HostLane lane(device, 3, draws[i]);
     EXPECT_EQ(reinterpret_cast<const Verdict*>(verdicts.raw())[i].next,
               lane.draw(p[int(three.trees[0].nodes * (i > 0) + (i > 1))], {Role::bonus, 0, 0}))
@@ -128,4 +132,4 @@ TEST(HostTrials, copies_say_what_the_devices_trials_say) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

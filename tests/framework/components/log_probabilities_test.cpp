@@ -6,7 +6,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/components/proof_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr int kVocab = 4;
@@ -132,4 +132,4 @@ TEST_F(LogProbabilities, OfTheTokenZeroAndOfTheLongestPath) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

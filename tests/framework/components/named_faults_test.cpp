@@ -10,7 +10,7 @@
 #include "framework/components/pairing.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::sentence_of;
@@ -171,4 +171,4 @@ TEST(NamedFaults, AnEntryNamesItsMakerItsTraitsAndWhatItMakes) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -5,7 +5,7 @@
 
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -86,4 +86,4 @@ TEST_F(WholeShapes, a_shape_deeper_than_the_context_is_refused_even_if_it_may_be
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

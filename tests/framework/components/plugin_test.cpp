@@ -13,7 +13,7 @@
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::says;
@@ -246,4 +246,4 @@ TEST_F(Whole, WhatIsNoLibraryIsLeftToTheLinker) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -14,7 +14,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 using Path = std::vector<Token>;
 
@@ -140,4 +140,4 @@ inline double total_variation(const PathDistribution& a, const PathDistribution&
   return sum;
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

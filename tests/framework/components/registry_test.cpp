@@ -6,7 +6,7 @@
 #include "framework/components/host.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -149,4 +149,4 @@ TEST(RegistryTest, a_name_that_is_taken_says_by_whom) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

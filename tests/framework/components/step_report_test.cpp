@@ -5,7 +5,7 @@
 
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(StepReport, every_phase_is_added) {
@@ -67,4 +67,4 @@ TEST(StepReport, phases_and_levels_by_hand) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 #include "framework/model/model.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -253,4 +253,4 @@ TEST(Round, ChildrenAreThoseOfTheNodeWithoutAbsentOnes) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -9,7 +9,7 @@
 #include "tests/support/sentence.h"
 #include "verifiers/verifiers.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 std::unique_ptr<Verifier> make(Entry<Verifier> entry, Backend& backend) {
@@ -207,4 +207,4 @@ TEST(Trial, ARuleThatRejectsMoreGuessesThanALaneStoresOverflows) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

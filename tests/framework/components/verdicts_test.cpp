@@ -3,7 +3,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::sentence_of;
@@ -167,4 +167,4 @@ TEST(Distributions, AddUpToOneButForTheRoundingOfFloats) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -9,7 +9,7 @@
 #include "tests/support/gpu.h"
 #include "verifiers/verifiers.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 struct Options {
@@ -231,4 +231,4 @@ TEST(ProposalsOnTheGpu, add_up_to_the_mass_of_q) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/decode/sequence.h"
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 Sequence started(int max_new_tokens, std::vector<Token> stop = {}) {
@@ -111,4 +111,4 @@ TEST(SamplingTest, a_temperature_is_one_whose_inverse_is_a_number) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

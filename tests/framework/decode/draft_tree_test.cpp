@@ -7,7 +7,7 @@
 #include "kernels/error.h"
 #include "kernels/reference/reference_backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // A backend that reports to be a device with memory of its own, and counts allocations.
@@ -97,4 +97,4 @@ TEST(DraftTreeTest, a_batch_allocates_once_on_the_device_and_bare_roots_never) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

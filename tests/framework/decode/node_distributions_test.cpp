@@ -7,7 +7,7 @@
 
 #include "kernels/reference/reference_backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr int kVocab = 80;
@@ -56,4 +56,4 @@ TEST_F(Nodes, TheTallyIsThatOfTheSequenceHoweverManyTokensARoundGave) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

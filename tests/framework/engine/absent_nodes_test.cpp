@@ -1,7 +1,7 @@
 // Nodes that are absent are no drafts: neither the report of a step nor what a policy learns of a round counts them.
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Below the root an absent node, a guess, and below the absent one a guess that is absent with it.
@@ -69,4 +69,4 @@ TEST_F(EngineScenario, absent_nodes_are_not_counted_as_drafted) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

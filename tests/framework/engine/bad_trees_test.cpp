@@ -3,7 +3,7 @@
 #include "experiments/conformance/simulated_device.h"
 #include "tests/framework/engine/failure_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -159,4 +159,4 @@ TEST_F(BadTrees, a_shape_that_is_larger_than_budget_and_context_is_cut) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using conformance::Tokens;
@@ -285,4 +285,4 @@ TEST_F(Budgets, a_component_without_traits_is_an_error) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -2,15 +2,15 @@
 // together it reads at most the rows of one step in a step.
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
 
 // Counts the rows of every forward.
-class Counting : public Model {
+class CountingModel : public Model {
  public:
-  Counting(std::shared_ptr<Model> inner, std::vector<int>& rows) : inner_(std::move(inner)), rows_(rows) {}
+  CountingModel(std::shared_ptr<Model> inner, std::vector<int>& rows) : inner_(std::move(inner)), rows_(rows) {}
   const ModelInfo& info() const override { return inner_->info(); }
   Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
     rows_.push_back(rows.layout.rows);
@@ -42,9 +42,9 @@ struct CatchUpTest : EngineScenario {
 
   void SetUp() override {
     options = {.batch = 8, .step_rows = 32, .page_rows = 2, .pages = 1024, .check = true};
-    models.target = std::make_shared<Counting>(models.target, targets);
+    models.target = std::make_shared<CountingModel>(models.target, targets);
     models.load = [this, load = models.load](const ModelChoice& choice) {
-      return std::make_shared<Counting>(load(choice), drafts);
+      return std::make_shared<CountingModel>(load(choice), drafts);
     };
   }
   // Serves eight requests; returns how many nodes were drafted, by sequence.
@@ -91,4 +91,4 @@ TEST_F(CatchUpTest, a_sequence_that_has_caught_up_drafts_in_every_round) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

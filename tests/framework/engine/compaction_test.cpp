@@ -4,7 +4,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Counts the calls by which rows are moved.
@@ -47,4 +47,4 @@ TEST_F(EngineScenario, all_sequences_and_caches_of_a_step_move_rows_by_one_call)
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

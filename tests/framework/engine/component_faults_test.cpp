@@ -5,7 +5,7 @@
 
 #include "tests/framework/engine/failure_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using conformance::Tokens;
@@ -289,4 +289,4 @@ TEST_F(ComponentFaults, a_nan_below_a_guess_that_is_refused_harms_nobody) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

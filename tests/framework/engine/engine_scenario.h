@@ -8,7 +8,7 @@
 #include "tests/support/sentence.h"
 #include "verifiers/verifiers.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 using test::says;
 
@@ -39,4 +39,4 @@ struct EngineScenario : ::testing::Test {
   }
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -6,7 +6,7 @@
 
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using conformance::Tokens;
@@ -220,6 +220,28 @@ TEST_F(EngineTest, on_tokens_gets_the_tokens_of_every_round) {
   EXPECT_EQ(streamed, Tokens(done.at(0).tokens.begin() + 3, done.at(0).tokens.end()));
 }
 
+// A draft of eight tokens that the target would draw itself, of an output that ends after three.
+TEST_F(EngineTest, what_was_accepted_behind_the_end_is_not_counted) {
+  configs.drafter["model"] = "table:same", configs.policy["length"] = 8;
+  for (const bool by_token : {false, true}) {
+    Request r = request({1, 2}, 20, 0);
+    if (by_token)
+      r.limits.stop_tokens = {0, 1, 2, 3, 4};  // the first of any
+    else
+      r.limits.stop = [](auto tokens, int) { return tokens.size() > 3 ? std::optional(3) : std::nullopt; };
+    const auto e = engine();
+    e->submit(r);
+    int drafted = 0, tested = 0, accepted = 0, kept = 0;
+    while (!e->idle())
+      for (const SequenceReport& s : e->step().sequences)
+        drafted += s.drafted, tested += s.tested(), accepted += s.accepted, kept += int(s.emitted.size());
+    EXPECT_EQ(drafted, 8);
+    EXPECT_EQ(kept, by_token ? 1 : 3);
+    EXPECT_EQ(accepted, kept) << "all that was kept was drafted";
+    EXPECT_EQ(tested, kept);
+  }
+}
+
 // A stop rule keeps what came before it, of the round that it ends as well.
 TEST_F(EngineTest, on_tokens_gets_what_a_stop_rule_kept) {
   configs.drafter["model"] = "table:same";  // rounds of four tokens
@@ -296,4 +318,4 @@ TEST_F(EngineTest, holds_no_more_memory_after_thousands_of_steps) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 inline constexpr Token kPoison = 4;
 
@@ -66,4 +66,4 @@ struct FailureScenario : EngineScenario {
   }
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

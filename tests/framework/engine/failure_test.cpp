@@ -2,7 +2,7 @@
 // stop rule. The others get the tokens that they get without it, and no page is lost.
 #include "tests/framework/engine/failure_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using conformance::Tokens;
@@ -239,4 +239,4 @@ TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_not_delivered) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

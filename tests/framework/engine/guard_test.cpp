@@ -3,7 +3,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using conformance::Tokens;
@@ -233,4 +233,4 @@ TEST_F(EngineGuard, a_stop_rule_cannot_lengthen_an_output) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

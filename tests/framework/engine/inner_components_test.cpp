@@ -2,16 +2,16 @@
 #include "framework/components/pairing.h"
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
 
 // Guesses the last token again and looks at what it learns.
-class Needing : public Drafter {
+class NeedsRanks : public Drafter {
  public:
   using See = std::function<void(const Outcome&)>;
-  Needing(Backend& backend, See see) : backend_(backend), see_(std::move(see)) {}
+  NeedsRanks(Backend& backend, See see) : backend_(backend), see_(std::move(see)) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
@@ -38,12 +38,12 @@ struct Raw {
 
 struct InnerComponents : EngineScenario {
   // The drafter "outer" is the drafter "inner", which needs `inner`, and says that it needs `outer`.
-  void draft_with(const Needs& inner, const Needs& outer, const Needing::See& see = [](const Outcome&) {}) {
+  void draft_with(const Needs& inner, const Needs& outer, const NeedsRanks::See& see = [](const Outcome&) {}) {
     registries.drafters.replace(
         "inner", {"",
                   "",
                   {},
-                  [see](const json&, Host& host) { return std::make_unique<Needing>(host.backend(), see); },
+                  [see](const json&, Host& host) { return std::make_unique<NeedsRanks>(host.backend(), see); },
                   [inner](const json&, const ModelInfo&) { return inner; }});
     registries.drafters.replace("outer", {"",
                                           "",
@@ -106,4 +106,4 @@ TEST_F(InnerComponents, RawDistributionsOfAnInnerVerifierAreAskedForByTheOuterOn
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -2,7 +2,7 @@
 #pragma once
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 using nlohmann::json;
 
@@ -52,4 +52,4 @@ struct Offers : EngineScenario {
   Sampling penalties;  // of every request: its biases and frequency penalty
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -2,7 +2,7 @@
 #include "tests/framework/engine/offers_scenario.h"
 #include "tests/support/around.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST_F(Offers, ADrafterMadeOfAnother) {
@@ -142,4 +142,4 @@ TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -6,7 +6,7 @@
 #include "experiments/conformance/simulated_device.h"
 #include "tests/framework/engine/offers_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // The tokens in descending order of their logits after `path`, the target's own or, where a request has penalties, the
@@ -170,4 +170,4 @@ TEST_F(Ranks, AreOfTheOwnRowsBesideASequenceThatFails) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

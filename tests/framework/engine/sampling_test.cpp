@@ -7,7 +7,7 @@
 #include "experiments/conformance/target_distribution.h"
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using conformance::Tokens;
@@ -104,4 +104,4 @@ TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_an_ended_re
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

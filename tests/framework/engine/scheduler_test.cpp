@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using Ids = std::vector<SequenceId>;
@@ -203,4 +203,4 @@ TEST(Shares, small_wants_are_met_and_the_rest_is_shared_evenly) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -1,7 +1,7 @@
 // The engine's errors for invalid trees of a drafter.
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -162,4 +162,4 @@ TEST_F(TreeGuard, a_tree_has_no_more_nodes_than_capacity) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(TreeReport, nodes_below_an_absent_one_are_absent_too) {
@@ -12,7 +12,7 @@ TEST(TreeReport, nodes_below_an_absent_one_are_absent_too) {
   const std::vector<Token> tokens{7, -1, 3, 2, 1, 4, 4};
   SequenceReport report;
   std::vector<int> depth;
-  report_tree(report, parents, tokens, path, depth);
+  report_tree(report, parents, tokens, path, 2, depth);
   EXPECT_EQ(report.drafted, 2);
   EXPECT_EQ(report.depth, 2);
   EXPECT_EQ(report.accepted, 1);
@@ -31,7 +31,7 @@ TEST(TreeReport, the_accepted_child_has_its_place_among_many) {
   std::vector<int> depth;
   for (std::int32_t accepted = 1; accepted < 40; ++accepted) {
     SequenceReport report;
-    report_tree(report, parents, tokens, {&accepted, 1}, depth);
+    report_tree(report, parents, tokens, {&accepted, 1}, 2, depth);
     ASSERT_EQ(report.levels.size(), 1u);
     EXPECT_EQ(report.levels[0].children, 39);
     EXPECT_EQ(report.levels[0].accepted, accepted - 1);
@@ -39,5 +39,20 @@ TEST(TreeReport, the_accepted_child_has_its_place_among_many) {
   }
 }
 
+// A chain of four, of which the verifier accepted three.
+TEST(TreeReport, what_lies_behind_the_end_of_the_output_was_not_tested) {
+  const std::vector<std::int32_t> parents{-1, 0, 1, 2, 3}, path{1, 2, 3};
+  const std::vector<Token> tokens{7, 1, 2, 3, 4};
+  std::vector<int> depth;
+  for (int kept = 0; kept <= 4; ++kept) {
+    SequenceReport report;
+    report_tree(report, parents, tokens, path, kept, depth);
+    EXPECT_EQ(report.drafted, 4);
+    EXPECT_EQ(report.accepted, std::min(kept, 3)) << kept;
+    EXPECT_EQ(report.rejected, kept == 4) << "the fourth was tested only if the token behind the third was kept";
+    EXPECT_EQ(int(report.levels.size()), report.tested()) << kept;
+  }
+}
+
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -1,7 +1,7 @@
 // Trees with branches: the engine's checks, and the numbers in its reports.
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -160,4 +160,4 @@ TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

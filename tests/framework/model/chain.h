@@ -15,6 +15,10 @@ inline Tensor ints(const std::vector<std::int32_t>& values) {
   return Tensor::host_copy<std::int32_t>(values, DType::i32);
 }
 
+inline bool same(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
+}
+
 // One sequence in its own pages, fed as a chain in chunks.
 class Chain {
  public:

@@ -5,7 +5,7 @@
 
 #include "kernels/reference/reference_backend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(ForwardMemories, returned_memory_is_lent_again) {
@@ -45,4 +45,4 @@ TEST(ForwardMemories, lent_memory_outlives_its_owner) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

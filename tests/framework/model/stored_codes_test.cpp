@@ -37,10 +37,6 @@ Tensor logits(Backend& backend, const std::string& path, const std::string& dtyp
   return Chain(backend, model, 9).feed(std::vector<Token>{1, 7, 30, 3, 5, 21, 2, 11, 17});
 }
 
-bool same(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
-}
-
 TEST(StoredCodes, AFileReportsTheFormatsOfItsLayers) {
   const auto names = [](const std::string& file) {
     std::vector<std::string> all;

@@ -32,10 +32,6 @@ std::vector<std::unique_ptr<Backend>> host_backends() {
   return all;
 }
 
-bool same(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
-}
-
 // The demo draft has a tied head, whose embedding is then read from codes.
 TEST_P(WeightFormats, ComputeWhatTheDenseCopyComputes) {
   const DenseCopies copies(checkpoint, format);

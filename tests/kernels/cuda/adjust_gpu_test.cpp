@@ -4,7 +4,7 @@
 #include "tests/kernels/adjustments.h"
 #include "tests/kernels/cuda/gpu.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 template <class T> const T* sent(Backend& backend, const std::vector<T>& v, std::vector<Tensor>& kept) {
@@ -40,4 +40,4 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -7,7 +7,7 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr double kBf16Tolerance = 8e-3;
@@ -244,4 +244,4 @@ TEST(AttendTrees, rows_beside_trees_have_the_bits_that_they_have_alone) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

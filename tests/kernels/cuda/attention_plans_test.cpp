@@ -5,7 +5,7 @@
 #include "kernels/cuda/attention/parts.h"
 #include "kernels/cuda/attention/plans.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr int kDeepest = 1 << 18;
@@ -144,4 +144,4 @@ TEST(AttentionPlans, contexts_are_not_shared_where_that_does_not_pay) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

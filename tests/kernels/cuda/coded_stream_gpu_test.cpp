@@ -10,7 +10,7 @@
 #include "kernels/host_backend.h"
 #include "tests/kernels/cuda/rope_attend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr int kKvHeads = 8;
@@ -18,7 +18,6 @@ constexpr float kScale = 0.3f;
 // A bound of the context with which the sums of chunks would take more memory than a route may use (kMostScratch), so
 // that one block computes a whole context: it wraps its ring and folds chunks in registers.
 constexpr int kOneBlock = 1 << 28;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<ScenarioRow> rows_of(const std::vector<int>& begins, const std::vector<int>& rows) {
   std::vector<ScenarioRow> all;
@@ -181,4 +180,4 @@ INSTANTIATE_TEST_SUITE_P(, CodedStream,
                          });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -6,7 +6,7 @@
 #include "tests/kernels/cuda/cuda_scenario.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST_P(Cuda, kernels_of_the_gpus_own_instructions_are_built) {
@@ -287,4 +287,4 @@ INSTANTIATE_TEST_SUITE_P(Numerics, Cuda, ::testing::Bool(),
                          [](const auto& i) { return i.param ? "invariant" : "fast"; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -6,7 +6,7 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 // Sums in f32 differ from the reference's by their order: 1e-5 of the greatest value. Intermediate values that are
 // rounded to bf16 may round differently: 2^-8 of the greatest value.
@@ -48,4 +48,4 @@ class Cuda : public ::testing::TestWithParam<bool> {
   }
 };
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -8,7 +8,7 @@
 #include "kernels/error.h"
 #include "tests/kernels/cuda/gpu.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // The operations of a step in order: memory, uploads, a push, products, attention, a replay, distributions, a draw.
@@ -90,4 +90,4 @@ TEST(Devices, backends_on_two_gpus_take_turns) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

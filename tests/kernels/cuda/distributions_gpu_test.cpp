@@ -5,7 +5,7 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 std::string name_of(const Warp& w) {
@@ -216,4 +216,4 @@ TEST(DistributionsOnTheGpu, rows_are_recalled_from_their_addresses) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -8,7 +8,7 @@
 
 #include "tests/support/source.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Functions that make no CUDA call, or none that depends on the current GPU.
@@ -41,4 +41,4 @@ TEST(CudaEntries, every_operation_begins_by_making_its_gpu_current) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

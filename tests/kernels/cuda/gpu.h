@@ -6,7 +6,7 @@
 #include "tests/kernels/scenario.h"
 #include "tests/support/gpu.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 using test::make_gpu;
 
@@ -29,4 +29,4 @@ inline KvLayer on_gpu(KvLayer kv, Backend& backend = gpu()) {
   return kv;
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -5,7 +5,7 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr const char* kNote = "depend on the number of rows";
@@ -93,4 +93,4 @@ TEST(Library, shapes_that_it_may_lack_are_multiplied) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -8,7 +8,7 @@
 
 #include "tests/support/source.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 const std::regex kSyncwarp(R"(__syncwarp\(\))");
@@ -77,4 +77,4 @@ TEST(MemoryOrder, a_stage_is_released_after_all_lanes_have_read_it) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

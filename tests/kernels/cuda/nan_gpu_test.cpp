@@ -6,7 +6,7 @@
 
 #include "tests/kernels/cuda/gpu.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 struct Case {
@@ -152,4 +152,4 @@ TEST(NanQueries, decoding_of_many_sequences) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

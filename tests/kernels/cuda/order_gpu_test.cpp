@@ -5,7 +5,7 @@
 #include "kernels/staging.h"
 #include "tests/kernels/cuda/gpu.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr int kSteps = 6;
@@ -170,4 +170,4 @@ TEST(Order, a_replayed_body_that_begins_with_attention_reads_what_was_pushed) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -2,7 +2,7 @@
 #include "tests/kernels/cuda/cuda_scenario.h"
 #include "tests/kernels/formats/weight_formats.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class PackedProducts : public Formats {
@@ -100,4 +100,4 @@ TEST(PackedMatrix, a_code_that_means_nan_gives_nan) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/cuda/cuda_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class CudaProducts : public Cuda {};
@@ -244,4 +244,4 @@ INSTANTIATE_TEST_SUITE_P(Numerics, CudaProducts, ::testing::Bool(),
                          [](const auto& i) { return i.param ? "invariant" : "fast"; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -10,7 +10,7 @@
 #include "tests/kernels/cuda/rope_attend.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 Tensor attended(const Tensor& q, const KvLayer& kv, const Layout& layout) {
@@ -131,4 +131,4 @@ TEST(QuantizedCache, RopeAttendIsRopeStoreAndAttend) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -10,7 +10,7 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/trees.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class Races : public ::testing::Test {
@@ -208,4 +208,4 @@ TEST_F(Races, distributions_and_draws) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -7,7 +7,7 @@
 #include "tests/kernels/cuda/cuda_scenario.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class Replays : public Cuda {};
@@ -129,4 +129,4 @@ INSTANTIATE_TEST_SUITE_P(Numerics, Replays, ::testing::Bool(),
                          [](const auto& i) { return i.param ? "invariant" : "fast"; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

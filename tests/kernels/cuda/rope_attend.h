@@ -6,7 +6,7 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 
 struct RopeAttendCase {
   int head_size = 128, group = 4, kv_heads = 2, page_rows = 16, window = 0, padding = 0;
@@ -118,4 +118,4 @@ inline void compare_rope_attend(const RopeAttendCase& c, const RopeAttendRows& g
   ASSERT_FALSE(::testing::Test::HasFailure());
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

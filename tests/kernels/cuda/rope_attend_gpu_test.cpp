@@ -5,7 +5,7 @@
 #include "kernels/staging.h"
 #include "tests/kernels/cuda/rope_attend.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using Case = RopeAttendCase;
@@ -197,4 +197,4 @@ TEST(RopeAttend, OneBehindAnother) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -10,7 +10,7 @@
 #include "kernels/formats/formats.h"
 #include "tests/kernels/cuda/cuda_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Of the sum of the terms' magnitudes: see kernels/cuda/products/rounded_boxes.cuh.
@@ -263,4 +263,4 @@ INSTANTIATE_TEST_SUITE_P(Numerics, CudaRoundedProducts, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "invariant" : "fast"; });
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

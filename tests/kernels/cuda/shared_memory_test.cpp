@@ -9,7 +9,7 @@
 
 #include "tests/support/source.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // The opt-in limit of a block in bytes (CUDA programming guide, technical specifications by compute capability), and
@@ -157,4 +157,4 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -7,7 +7,7 @@
 #include "kernels/error.h"
 #include "tests/kernels/cuda/gpu.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 constexpr std::int64_t kSmall = 99 << 10;
@@ -134,4 +134,4 @@ TEST_F(SmallBlocks, one_that_a_vocabulary_does_not_fit_says_so) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

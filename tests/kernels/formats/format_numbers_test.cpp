@@ -3,7 +3,7 @@
 
 #include "tests/kernels/formats/weight_formats.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // QLoRA (arXiv 2305.14314), appendix E: quantiles of a normal distribution, half of them on each side of 0, the outer
@@ -151,4 +151,4 @@ TEST(FormatNumbers, AreRoundedOperationByOperation) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -4,7 +4,7 @@
 #include "kernels/backend.h"
 #include "tests/kernels/formats/weight_formats.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 class FormatProducts : public Formats {};
@@ -114,4 +114,4 @@ TEST_P(FormatProducts, tables_are_read_from_codes) {
 INSTANTIATE_TEST_SUITE_P(All, FormatProducts, ::testing::ValuesIn(weight_formats()), name_of_format);
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

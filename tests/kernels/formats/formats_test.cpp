@@ -2,7 +2,7 @@
 #include "tests/kernels/formats/weight_formats.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST_P(Formats, are_found_by_their_names) {
@@ -126,4 +126,4 @@ TEST_P(Formats, stack) {
 INSTANTIATE_TEST_SUITE_P(All, Formats, ::testing::ValuesIn(weight_formats()), name_of_format);
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

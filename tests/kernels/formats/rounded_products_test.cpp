@@ -7,7 +7,7 @@
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/kernels/formats/weight_formats.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 // Rows of very different sizes, one of zeros.
@@ -286,4 +286,4 @@ TEST(Precisions, HaveNames) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

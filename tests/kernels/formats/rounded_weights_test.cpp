@@ -6,7 +6,7 @@
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/kernels/formats/weight_formats.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 TEST(RoundedWeights, AreStackedWhereTheyRoundAlike) {
@@ -45,4 +45,4 @@ TEST(RoundedWeights, AreOfOneKindOfNumbers) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

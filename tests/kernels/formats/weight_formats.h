@@ -14,10 +14,7 @@
 #include "kernels/formats/formats.h"
 #include "tests/kernels/scenario.h"
 
-namespace foretoken::testing {
-
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
-                       kInfinity = std::numeric_limits<float>::infinity();
+namespace foretoken::test {
 
 // Groups of random sizes of numbers, one constant, one of zeros, one far from zero.
 inline Tensor weights(std::int64_t in, unsigned seed) {
@@ -80,4 +77,4 @@ inline std::string name_of_format(const ::testing::TestParamInfo<const WeightFor
   return info.param->name();
 }
 
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

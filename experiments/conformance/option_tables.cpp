@@ -54,9 +54,10 @@ std::string option_tables(const Registries& plain) {
   const std::vector<Column> drafters = columns(plain);
   std::vector<std::string> notes;
   std::string text;
-  for (const json& verifier : configurations(plain.verifiers)) {
+  for (const std::string& name : plain.verifiers.names()) {
+    const json verifier = plain.verifiers.complete({{"name", name}});
     const Soundness soundness = soundness_of(plain, verifier);
-    text += "## `" + verifier["name"].get<std::string>() + "`\n\n";
+    text += "## `" + name + "`\n\n";
     if (!soundness.exact()) {
       text += "Lossy: every option is part of the distribution that it refers to.\n\n";
       continue;

@@ -137,10 +137,12 @@ void add_quickstart(CLI::App& app, Action& action) {
   c->add_option("--results", g->results,
                 "file of results; an older file is renamed to FILE.1, or to the next free number")
       ->capture_default_str();
-  c->add_option("--seconds", g->seconds, "the most seconds that it may take")
-      ->check(CLI::Range(10, 86400))
+  c->add_option("--seconds", g->seconds, "seconds to measure for, where three alternations of each run take less")
+      ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
+  add_repeatable(*c, "--set", g->settings,
+                 "/POINTER=VALUE, a change of the sweep, whose table then compares with no other");
   add_look(*c, *look);
   c->callback([g, look, &action] {
     action = [g, look] {

@@ -1,5 +1,5 @@
-"""`foretoken quickstart` from end to end, with the least time that it accepts: the whole sweep, with correct figures
-and complete."""
+"""`foretoken quickstart` from end to end, with short outputs: the whole sweep, with correct figures and complete. Its
+workload does not depend on the machine."""
 
 import json
 import os
@@ -25,7 +25,8 @@ class Quickstart(unittest.TestCase):
             (here / "results" / "quickstart.jsonl").write_text(older)
             (here / "results" / "quickstart.jsonl.1").write_text("somebody's\n")
             done = subprocess.run(
-                [PROGRAM, "quickstart", "--seconds", "10", "--device", "cpu"], cwd=here, capture_output=True, text=True
+                [PROGRAM, "quickstart", "--seconds", "1", "--device", "cpu", "--set", "/workload/max_new_tokens=6"],
+                cwd=here, capture_output=True, text=True
             )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((here / "results" / "quickstart.jsonl.1").read_text(), "somebody's\n")
@@ -47,7 +48,14 @@ class Quickstart(unittest.TestCase):
         self.assertIn("results/quickstart.jsonl", done.stderr)
         self.assertIn("every greedy output equals plain decoding's, token for token", done.stderr)
 
+    def test_the_workload_does_not_depend_on_the_machine(self):
+        document = json.loads((SOURCE / "experiments" / "configs" / "quickstart.json").read_text())["base"]
+        self.assertEqual(document["workload"]["limit"] % 6, 0, "as many prompts of each category")
+        self.assertGreaterEqual(document["workload"]["max_new_tokens"], 32)
+        self.assertGreaterEqual(document["measure"]["repeats"], 3)
+
     def check(self, line):
+        self.assertEqual((line["run"]["workload"]["limit"], line["run"]["workload"]["max_new_tokens"]), (24, 6))
         self.assertGreaterEqual(len(line["repeats"]), 3)
         greedy = line["run"]["sampling"]["temperature"] == 0
         for repeat in line["repeats"]:

@@ -264,7 +264,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual((code, out), (5, f"--build {self.checkout}/build/lint --since main\n"), err)
         self.assertIn("missing packages: clang-tidy-19 clang-format-19\n", err)
         self.assertIn(f"installing clang-format 1.2.3 from PyPI in {self.checkout}/build/lint", err)
-        self.assertEqual(self.journal("cmake")[0], "cmake --preset cpu -DFORETOKEN_TESTS=ON")
+        self.assertEqual(self.journal("cmake")[0], "cmake --preset lint -DFORETOKEN_TESTS=ON")
         self.assertIn("--target foretoken_generated", self.journal("cmake")[1])
         (style / "sources.py").write_text("CLANG_FORMAT = '1.2.3'\ndef clang_format():\n    return '/bin/x'\n")
         self.fact("installed", "\n".join(self.packages + self.constant("LINT_PACKAGES")) + "\n")

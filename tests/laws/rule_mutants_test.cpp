@@ -2,6 +2,8 @@
 // without the bug holds in every case.
 #include "tests/support/rule_mutants.h"
 
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_cases.h"
@@ -45,7 +47,12 @@ TEST_P(RuleMutants, IsKilledByRounds) {
   }
   EXPECT_GT(broken, 0);
 }
-INSTANTIATE_TEST_SUITE_P(Bugs, RuleMutants, testing::Range(1, int(RuleBug::count)),
+std::vector<int> bugs() {
+  std::vector<int> all(std::size_t(RuleBug::count) - 1);
+  std::iota(all.begin(), all.end(), 1);
+  return in_turn(all, 16);
+}
+INSTANTIATE_TEST_SUITE_P(Bugs, RuleMutants, testing::ValuesIn(bugs()),
                          [](const auto& instance) { return std::string(name_of(RuleBug(instance.param))); });
 
 // The rule "rule" without a bug, which says that it judges first children alone.

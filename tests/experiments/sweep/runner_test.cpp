@@ -13,7 +13,6 @@
 
 #include "experiments/report/results.h"
 #include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/stop_strings.h"
 #include "experiments/sweep/workload.h"
@@ -240,24 +239,6 @@ TEST_F(Runs, MoreAlternationsFollowUntilTheTimeIsUsed) {
     seconds += repeat["baseline"]["seconds"].get<double>() + repeat["speculative"]["seconds"].get<double>();
   EXPECT_TRUE(line["repeats"].size() > 1 || seconds > 4) << "one alternation of " << seconds << " s";
   EXPECT_GT(seconds, 0.5);
-}
-
-TEST(QuickstartSize, FitsTheTimeItIsGiven) {
-  const Costs fast{64, 1.0}, middling{30, 2.0}, slow{8, 20.0};
-  for (const Costs& costs : {fast, middling})
-    for (const double seconds : {40.0, 90.0, 170.0, 600.0}) {
-      const Size size = size_for(costs, seconds, 60);
-      EXPECT_EQ(size.prompts % 6, 0);
-      EXPECT_GE(size.prompts, 24);
-      EXPECT_LE(size.prompts, 60);
-      if (size.max_new_tokens > 16) {
-        EXPECT_LE(3 * size.prompts * costs.request_by_request * size.max_new_tokens / costs.max_new_tokens,
-                  1.01 * seconds);
-      }
-    }
-  EXPECT_EQ(size_for(fast, 170, 60).prompts, 54);
-  EXPECT_EQ(size_for(fast, 1000, 60).prompts, 60);
-  EXPECT_EQ(size_for(slow, 30, 60).max_new_tokens, 16) << "the least that says anything";
 }
 
 }  // namespace

@@ -6,6 +6,16 @@
 namespace foretoken::test {
 namespace {
 
+// No draft in the first 20 rounds.
+class Later : public LengthPolicy {
+ public:
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> all;
+    for (const PastOnly& p : past) all.push_back(p.rounds < 20 ? Budget{1, 0} : Budget{4, 3});
+    return all;
+  }
+};
+
 struct NoDrafts : EngineScenario {
   // Rounds by reason, of these requests served together.
   std::map<NoDraft, int> rounds(const std::vector<Request>& requests) {
@@ -62,9 +72,15 @@ TEST_F(NoDrafts, where_a_step_has_no_rows_for_guesses_are_said) {
 }
 
 TEST_F(NoDrafts, where_the_draft_model_has_to_catch_up_are_said) {
-  options.step_rows = 8, options.batch = 2;
-  EXPECT_GT(rounds({request({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1}, 12), request({2}, 30)})[NoDraft::rows],
-            0);
+  registries.policies.add(
+      "later", {"", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<Later>(); },
+                [](const nlohmann::json&, const ModelInfo&) { return Budget{4, 3}; }});
+  configs.policy = {{"name", "later"}};
+  options.step_rows = 8;
+  const auto found = rounds({request({1, 2}, 40)});
+  EXPECT_GE(found.at(NoDraft::policy), 20);
+  EXPECT_GE(found.at(NoDraft::rows), 2) << "20 tokens and more are read by 8 in a step";
+  EXPECT_GT(found.at(NoDraft::drafted), 0);
 }
 
 TEST_F(NoDrafts, where_the_pool_has_no_pages_are_said) {

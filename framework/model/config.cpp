@@ -14,24 +14,33 @@ using nlohmann::json;
 
 constexpr int kMost = 1 << 24;  // the greatest size in a config: products of two fit 64 bits easily
 
+// Transformers' defaults where a config has no such key; a null has another meaning, as the functions below say.
 struct Family {
   const char *model_type, *architecture;
+  int kv_heads = 0;   // num_key_value_heads; 0: as many as heads
+  int head_size = 0;  // head_dim; 0: the width over the heads
+  int window = 0;     // sliding_window
 };
 constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"},
-                                {"mistral", "MistralForCausalLM"},
-                                {"qwen2", "Qwen2ForCausalLM"},
-                                {"qwen3", "Qwen3ForCausalLM"}};
+                                {"mistral", "MistralForCausalLM", 8, 0, 4096},
+                                {"qwen2", "Qwen2ForCausalLM", 32},
+                                {"qwen3", "Qwen3ForCausalLM", 32, 128}};
 
 // By "architectures", or where that is absent by "model_type".
-std::string architecture_of(const Fields& config) {
+const Family& family_of(const Fields& config) {
   const json* a = config.find("architectures");
   std::string known;
   for (const Family& f : kFamilies) {
     known += (known.empty() ? "" : ", ") + std::string(a ? f.architecture : f.model_type);
     if (a ? a->is_array() && a->size() == 1 && (*a)[0] == f.architecture : config.string("model_type") == f.model_type)
-      return f.architecture;
+      return f;
   }
   config.refuse(a ? "architectures" : "model_type", "the supported ones are " + known);
+}
+
+// The value of a key that is absent, which is not null.
+int absent_or(const Fields& config, const char* key, int absent, int null) {
+  return absent > 0 && !config.all().contains(key) ? absent : null;
 }
 
 // Keys that change what the model computes in a way that this project does not implement.
@@ -46,7 +55,7 @@ void refuse_unsupported(const Fields& config) {
     config.refuse("partial_rotary_factor", "only 1 is supported");
 }
 
-void read_attention(const Fields& config, ModelConfig& m) {
+void read_attention(const Fields& config, const Family& family, ModelConfig& m) {
   const bool bias = config.boolean_or("attention_bias", false), qwen2 = m.architecture == "Qwen2ForCausalLM",
              qwen3 = m.architecture == "Qwen3ForCausalLM";
   m.qkv_bias = bias || qwen2;
@@ -55,8 +64,8 @@ void read_attention(const Fields& config, ModelConfig& m) {
   m.head_norms = qwen3;
   // Qwen's files have a window that "use_sliding_window" enables. A Llama has none, whatever its file has (as in
   // Transformers).
-  if (config.has("sliding_window") && m.architecture == "MistralForCausalLM")
-    m.window = config.integer("sliding_window", 1, kMost);
+  if (family.window > 0)
+    m.window = config.integer_or("sliding_window", 1, kMost, absent_or(config, "sliding_window", family.window, 0));
   if (!config.has("layer_types")) return;
   const json& types = config.array("layer_types");
   if (types.size() != std::size_t(m.layers))
@@ -108,21 +117,23 @@ std::vector<int> token_ids(const Fields& fields, const char* key, int vocab) {
   return ids;
 }
 
-void read_shape(const Fields& config, ModelConfig& m) {
+void read_shape(const Fields& config, const Family& family, ModelConfig& m) {
   m.vocab = config.integer("vocab_size", 1, kMost);
   m.width = config.integer("hidden_size", 1, kMost);
   m.layers = config.integer("num_hidden_layers", 1, 4096);
   m.prediction_layers = config.integer_or("num_nextn_predict_layers", 0, 64, 0);
   m.heads = config.integer("num_attention_heads", 1, kMost);
-  m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost, m.heads);
+  m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost,
+                                 absent_or(config, "num_key_value_heads", family.kv_heads, m.heads));
   m.ffn = config.integer("intermediate_size", 1, kMost);
   m.positions = config.integer("max_position_embeddings", 1, kMost);
   if (m.heads % m.kv_heads)
     config.refuse("num_key_value_heads", "must divide num_attention_heads (" + std::to_string(m.heads) + ")");
-  if (!config.has("head_dim") && m.width % m.heads)
+  const int own = absent_or(config, "head_dim", family.head_size, 0);
+  if (!config.has("head_dim") && own == 0 && m.width % m.heads)
     config.refuse("num_attention_heads",
                   "must divide hidden_size (" + std::to_string(m.width) + ") where head_dim is absent");
-  m.head_size = config.integer_or("head_dim", 1, kMost, m.width / m.heads);
+  m.head_size = config.integer_or("head_dim", 1, kMost, own > 0 ? own : m.width / m.heads);
   if (m.head_size % 2)
     throw Error(config.where() + ": the head size is " + std::to_string(m.head_size) +
                 ", but must be even for the rotation");
@@ -133,10 +144,11 @@ void read_shape(const Fields& config, ModelConfig& m) {
 ModelConfig read_config(const json& j, const std::string& where) {
   const Fields config(j, where);
   ModelConfig m;
-  m.architecture = architecture_of(config);
+  const Family& family = family_of(config);
+  m.architecture = family.architecture;
   refuse_unsupported(config);
-  read_shape(config, m);
-  read_attention(config, m);
+  read_shape(config, family, m);
+  read_attention(config, family, m);
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", false);
   read_rope(config, m);

@@ -125,8 +125,11 @@ std::vector<AddedTokens::Piece> AddedTokens::split(std::string_view text, bool n
     std::size_t begin = at, end = at + match.length;
     at = end;
     if (t.single_word && (word_ends_at(text, begin) || word_begins_at(text, end))) continue;
-    if (t.lstrip) begin = before_spaces(text, begin, std::min(begin, done));
+    // As the tokenizers library does: a token that strips to the right may reach over the next one, which is found all
+    // the same, unless it strips to the left and nothing is left of it.
+    if (t.lstrip) begin = std::max(before_spaces(text, begin, 0), done);
     if (t.rstrip) end = after_spaces(text, end);
+    if (begin >= end) continue;
     if (done < begin) pieces.push_back({text.substr(done, begin - done)});
     pieces.push_back({text.substr(begin, end - begin), t.id});
     done = end;

@@ -108,10 +108,26 @@ void GgufFile::place(const std::map<std::string, std::uint64_t>& offsets, std::u
     order.emplace_back(offset, name);
   }
   std::ranges::sort(order);
-  for (std::size_t i = 1; i < order.size(); ++i)
-    if (order[i - 1].first + tensors_.at(order[i - 1].second).bytes > order[i].first)
-      throw Error(where_ + " is damaged: tensor '" + shown_name(order[i].second) + "' overlaps tensor '" +
-                  shown_name(order[i - 1].second) + "'" + kAgain);
+  expect_no_gaps(order, size, alignment);
+}
+
+// Each tensor begins where the one before ends, but for alignment, and the last ends the file: a tensor whose type or
+// dimensions are damaged then does not fit its place.
+void GgufFile::expect_no_gaps(const std::vector<std::pair<std::uint64_t, std::string>>& order, std::uint64_t size,
+                              std::uint64_t alignment) const {
+  std::uint64_t end = 0;
+  std::string before;
+  for (const auto& [offset, name] : order) {
+    const std::string who = where_ + " is damaged: tensor '" + shown_name(name) + "' ";
+    if (offset < end) throw Error(who + "overlaps tensor '" + shown_name(before) + "'" + kAgain);
+    if (offset - end >= alignment)
+      throw Error(who + "begins " + std::to_string(offset - end) + " bytes behind " +
+                  (before.empty() ? "the header" : "tensor '" + shown_name(before) + "'") + kAgain);
+    end = offset + tensors_.at(name).bytes, before = name;
+  }
+  if (size - end >= alignment)
+    throw Error(where_ + " is damaged: " + std::to_string(size - end) + " bytes follow its last tensor, '" +
+                shown_name(before) + "'" + kAgain);
 }
 
 }  // namespace foretoken

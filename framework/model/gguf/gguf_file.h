@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/model/gguf/gguf_metadata.h"
 #include "framework/model/gguf/gguf_type.h"
@@ -23,7 +25,8 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  // Maps the file and checks all that stands before the data: types, shapes, offsets, overlaps, duplicate names. A file
+  // Maps the file and checks all that stands before the data: types, shapes, offsets, overlaps and gaps, duplicate
+  // names. A file
   // of another version or byte order, one of several parts, or a truncated one is an Error.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& file);
 
@@ -37,6 +40,9 @@ class GgufFile {
   void read_header(GgufCursor& from);
   void read_tensor(GgufCursor& from, std::map<std::string, std::uint64_t>& offsets);
   void place(const std::map<std::string, std::uint64_t>& offsets, std::uint64_t header_end);
+  // `order`: offsets and names, ascending; `size`: bytes of the data.
+  void expect_no_gaps(const std::vector<std::pair<std::uint64_t, std::string>>& order, std::uint64_t size,
+                      std::uint64_t alignment) const;
 
   std::string where_;
   std::shared_ptr<MappedFile> mapping_;

@@ -78,7 +78,8 @@ TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
 }
 
 TEST_F(Config, DifferencesOfTheFamilies) {
-  const auto what = [&](const json& changes) {
+  const auto what = [&](json changes) {
+    changes["num_key_value_heads"] = 4;
     const ModelConfig m = load(changes);
     return std::tuple(m.qkv_bias, m.out_bias, m.mlp_bias, m.head_norms, m.window);
   };
@@ -90,6 +91,36 @@ TEST_F(Config, DifferencesOfTheFamilies) {
   EXPECT_EQ(what({{"architectures", {"Qwen2ForCausalLM"}}, {"sliding_window", 4096}, {"use_sliding_window", false}}),
             std::tuple(true, false, false, false, 0));
   EXPECT_EQ(what({{"architectures", "absent"}, {"model_type", "qwen3"}}), std::tuple(false, false, false, true, 0));
+}
+
+// What Transformers 5.24 has where a key is absent, and where it is null.
+TEST_F(Config, AbsentKeysHaveTheDefaultsOfTheFamily) {
+  const auto of = [&](const char* type, json changes) {
+    changes.update({{"architectures", "absent"}, {"model_type", type}, {"hidden_size", 1024}});
+    changes["num_attention_heads"] = 32;
+    const ModelConfig m = load(changes);
+    EXPECT_EQ(std::tuple(m.rope_theta, m.tied_head), std::tuple(10000., false));
+    EXPECT_EQ(m.qkv_bias, m.architecture == "Qwen2ForCausalLM");
+    return std::tuple(m.kv_heads, m.head_size, m.window);
+  };
+  const json nulls = {{"num_key_value_heads", nullptr}, {"head_dim", nullptr}, {"sliding_window", nullptr}};
+  EXPECT_EQ(of("llama", json::object()), std::tuple(32, 32, 0));
+  EXPECT_EQ(of("mistral", json::object()), std::tuple(8, 32, 4096));
+  EXPECT_EQ(of("qwen2", json::object()), std::tuple(32, 32, 0));
+  EXPECT_EQ(of("qwen3", json::object()), std::tuple(32, 128, 0));
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3"})
+    EXPECT_EQ(of(type, nulls), std::tuple(32, 32, 0)) << type;
+  for (const char* needed : {"rms_norm_eps", "max_position_embeddings", "vocab_size", "hidden_size",
+                             "num_hidden_layers", "num_attention_heads", "intermediate_size"})
+    EXPECT_TRUE(says(refusal({{needed, "absent"}}), "has no '" + std::string(needed) + "'"));
+}
+
+TEST_F(Config, RopeScalingBeatsRopeParameters) {
+  const ModelConfig m =
+      load({{"rope_theta", 777.0},
+            {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+            {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 5.0}}}});
+  EXPECT_EQ(std::tuple(m.rope_scaling.factor, m.rope_theta), std::tuple(2., 777.)) << "as in Transformers";
 }
 
 TEST_F(Config, RopeOfBothGenerationsOfTransformers) {

@@ -146,6 +146,15 @@ TEST_F(GgufFiles, FaultyTensors) {
   EXPECT_TRUE(says(with({1}, 0, 40), "begins at byte 40 of the data, which is no multiple of 32"));
   EXPECT_TRUE(says(with({8}, 0, 32), "tensor '", "overlaps tensor '"));
   EXPECT_TRUE(says(refusal(small().tensor("a", {1}, 0, 96).bytes()), "tensor 'a' occurs twice"));
+  // F32 that a damaged type or dimension makes half as long, or shorter than it is.
+  const std::string numbers(256, '\1');
+  EXPECT_EQ(refusal(small().append("x", {64}, 0, numbers).append("y", {8}, 0, numbers.substr(0, 32)).bytes()), "");
+  EXPECT_TRUE(says(refusal(small().append("x", {64}, 1, numbers).append("y", {8}, 0, numbers.substr(0, 32)).bytes()),
+                   "is damaged: tensor 'y' begins 128 bytes behind tensor 'x'; download it again"));
+  EXPECT_TRUE(says(refusal(small().append("x", {32}, 0, numbers).bytes()),
+                   "is damaged: 128 bytes follow its last tensor, 'x'"));
+  EXPECT_TRUE(says(refusal(GgufBytes(small()).set("general.alignment", u32_value(8)).tensor("x", {2}, 0, 8).bytes()),
+                   "overlaps"));
   GgufBytes g = small();
   ++g.tensor_count;
   g.data.clear();

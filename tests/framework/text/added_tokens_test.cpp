@@ -42,6 +42,22 @@ TEST_F(Added, MayTakeTheSpacesAroundThem) {
   EXPECT_EQ(split({{"rstrip", true}}, "<t>\x0e"), "[<t>](\x0e)");
 }
 
+// What tokenizers 0.23.3 finds.
+TEST_F(Added, OfWhiteSpaceMayStripTheirOwnRepetition) {
+  const auto found = [](const char* token, bool left, bool right, const char* text) {
+    return split({{"content", token}, {"lstrip", left}, {"rstrip", right}}, text);
+  };
+  EXPECT_EQ(found("\n", false, false, "a\n\nb"), "(a)[\n][\n](b)");
+  EXPECT_EQ(found("\n", true, true, "a\n\nb"), "(a)[\n\n](b)");
+  EXPECT_EQ(found("\n", true, true, "\n\n\n"), "[\n\n\n]");
+  EXPECT_EQ(found("\n", true, true, "a \n\n b"), "(a)[ \n\n ](b)");
+  EXPECT_EQ(found("\n", false, true, "a\n\nb"), "(a)[\n\n][\n](b)") << "the second is found within the first";
+  EXPECT_EQ(found("\n", true, false, "a\n \nb"), "(a)[\n][ \n](b)");
+  EXPECT_EQ(found(" ", true, true, "  a"), "[  ](a)");
+  EXPECT_EQ(found(" ", false, true, "  a"), "[  ][ ](a)");
+  EXPECT_EQ(found("\n ", true, true, "a\n \nb"), "(a)[\n \n](b)");
+}
+
 TEST_F(Added, MayHaveToStandAlone) {
   const json alone = {{"single_word", true}};
   EXPECT_EQ(split(alone, "<t> <t>, (<t>)"), "[<t>]( )[<t>](, ()[<t>]())");

@@ -80,14 +80,41 @@ def number(value):
     return float("nan") if value is None else value
 
 
-def settings(cell):
-    """What tells runs apart: the usual four, and every field that was swept, under its dotted name."""
-    run = cell["run"]
-    model = cell["axes"].get("/drafter/model")  # where one drafter ran with several models
-    drafter = run["drafter"]["name"] + (f" {Path(model).name}" if model else "")
-    found = {"drafter": drafter, "temperature": run.get("sampling", {}).get("temperature", 0),
-             "batch": run.get("engine", {}).get("batch"), "length": run.get("policy", {}).get("length")}
-    found.update({pointer.strip("/").replace("/", "."): value for pointer, value in cell["axes"].items()})
+def short_names(found):
+    """Of each model of the drafters the last part of its path, where that tells it from the others."""
+    models = {str(cell["axes"]["/drafter/model"]) for cell in found["cells"] if cell["axes"].get("/drafter/model")}
+    tails = [Path(model).name for model in models]
+    return {model: Path(model).name if tails.count(Path(model).name) == 1 else model for model in models}
+
+
+def told(pointer, value):
+    """"verifier coupled" of an axis and its value."""
+    words = pointer.strip("/").split("/")
+    return f"{words[-2] if words[-1] == 'name' and len(words) > 1 else words[-1]} " + (
+        value if isinstance(value, str) else json.dumps(value))
+
+
+def settings(cell, names):
+    """What tells runs apart: the usual four, and every field that differs, under its dotted name.
+
+    `drafter` has all that differs but temperature, batch and policy, and `line` the policy too (but for its length):
+    runs of one line are the points of a plot over length, batch or temperature. `names`: those of short_names().
+    """
+    run, axes = cell["run"], cell["axes"]
+    drafter, policy = run["drafter"]["name"], ""
+    for pointer, value in axes.items():
+        if value is None or pointer in ("/drafter/name", "/sampling/temperature", "/engine/batch", "/policy/length"):
+            continue
+        if pointer == "/drafter/model":
+            drafter += f" {names[str(value)]}"
+        elif pointer.startswith("/policy/"):
+            policy += f", {told(pointer, value)}"
+        else:
+            drafter += f", {told(pointer, value)}"
+    found = {"drafter": drafter, "line": drafter + policy,
+             "temperature": run.get("sampling", {}).get("temperature", 0),
+             "batch": run.get("engine", {}).get("batch"), "length": number(run.get("policy", {}).get("length"))}
+    found.update({pointer.strip("/").replace("/", "."): value for pointer, value in axes.items()})
     return found
 
 
@@ -111,12 +138,12 @@ def rates(data):
 
 def cells(found):
     """One row per run that succeeded: settings, then figures; x_low and x_high bound the 95 % interval of x."""
-    rows = []
+    rows, names = [], short_names(found)
     for cell in found["cells"]:
         if "figures" not in cell:
             continue
         data = cell["figures"]
-        row = settings(cell)
+        row = settings(cell, names)
         for name in INTERVALS:
             row.update({name: number(data[name]["value"]), f"{name}_low": number(data[name]["low"]),
                         f"{name}_high": number(data[name]["high"])})
@@ -139,10 +166,10 @@ def cells(found):
 
 def lists(found, name):
     """One row per run and entry of a list of figures: "positions", "categories" or "by_prompt"."""
-    rows = []
+    rows, names = [], short_names(found)
     for cell in found["cells"]:
         for entry in cell.get("figures", {}).get(name, []):
-            row = settings(cell)
+            row = settings(cell, names)
             for key, value in entry.items():
                 if isinstance(value, dict):
                     row.update({key: number(value["value"]), f"{key}_low": number(value["low"]),
@@ -157,8 +184,8 @@ def fastest(rows):
     """Of the rows that differ only in their policy the one with the greatest speedup."""
     rows = rows.dropna(subset=["speedup"])
     names = list(rows.columns[:rows.columns.get_loc(INTERVALS[0])])
-    outside = [name for name in names if name != "length" and not name.startswith("policy.")]
-    group = rows[outside].astype(str).agg("\n".join, axis=1)
+    outside = [name for name in names if name not in ("length", "line") and not name.startswith("policy.")]
+    group = pd.Series([repr(values) for values in rows[outside].itertuples(index=False, name=None)], rows.index)
     return rows.loc[rows.groupby(group, sort=False).speedup.idxmax()]
 
 
@@ -170,4 +197,5 @@ def pareto_front(rows, x, y):
 
 def failures(found):
     """The runs that failed, with their sentences."""
-    return [(settings(cell), cell["error"]) for cell in found["cells"] if "figures" not in cell]
+    names = short_names(found)
+    return [(settings(cell, names), cell["error"]) for cell in found["cells"] if "figures" not in cell]

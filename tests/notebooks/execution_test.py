@@ -116,6 +116,34 @@ class Execution(unittest.TestCase):
             alike = cells[(cells.drafter == row.drafter) & (cells.batch == row.batch)]
             self.assertEqual(row.speedup, alike.speedup.max())
 
+    def of_several_axes(self):
+        """Figures of drafters of one kind, of verifiers, and of a policy that has no length."""
+        cells = []
+        for cell in json.loads(FIGURES.read_text())["cells"]:
+            for axes in ({}, {"/drafter/max_ngram": 5}, {"/verifier/name": "coupled"},
+                         {"/policy/name": "adaptive", "/policy/length": None}):
+                axes = {"/verifier/name": "speculative_sampling", "/policy/name": "fixed", **cell["axes"], **axes}
+                run = {**cell["run"], "policy": {"name": axes["/policy/name"]}}
+                if axes["/policy/length"] is not None:
+                    run["policy"]["length"] = axes["/policy/length"]
+                cells.append({**cell, "axes": axes, "run": run})
+        return {"schema": 1, "cells": cells, "best": []}
+
+    def test_every_axis_that_differs_tells_lines_apart(self):
+        found = self.of_several_axes()
+        path = Path(self.folder.name) / "several.json"
+        path.write_text(json.dumps(found))
+        self.assertEqual(len([o for o in self.execute(path) if "image/png" in o.get("data", {})]), PICTURES)
+        cells = results.cells(found)
+        sampling = "ngram, verifier speculative_sampling"
+        names = ["ngram, verifier coupled, policy fixed", f"{sampling}, max_ngram 5, policy fixed",
+                 f"{sampling}, policy adaptive", f"{sampling}, policy fixed"]
+        self.assertEqual(sorted(name for name in cells.line.unique() if name.startswith("ngram")), sorted(names))
+        for _, line in cells.groupby(["line", "temperature", "batch"]):
+            self.assertFalse(line[line.length.notna()].length.duplicated().any(), "one point for each length")
+        best = results.fastest(cells)
+        self.assertEqual(len(best), 3 * 3, "the policies of a group give one row")
+
     def test_a_front_holds_what_nothing_exceeds(self):
         rows = pandas.DataFrame({"x": [1, 2, 2, 1, 4, 3], "y": [9, 8, 3, 5, 1, 1]})
         front = results.pareto_front(rows, "x", "y")

@@ -194,7 +194,7 @@ int generate(const GenerateOptions& options) {
   }
   const bool failed = some_failed(texts);
   figures.print();
-  figures.tell_no_draft();
+  if (!engine->needs().proposes.empty()) figures.tell_no_draft();
   return interrupted() ? kInterruptedExit : failed ? 1 : 0;
 }
 

@@ -74,8 +74,8 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
     side.recorded += measure.value("recorded", kUnknown);
     side.unrecorded += measure.value("unrecorded", kUnknown);
     side.cut += measure.value("cut", 0.0);
-    for (const auto& [reason, rounds] : measure.value("no_draft", json::object()).items())
-      side.no_draft[reason] += rounds.get<double>();
+    const json no_draft = measure.value("no_draft", json::object());
+    for (const auto& [reason, rounds] : no_draft.items()) side.no_draft[reason] += rounds.get<double>();
     side.phases += read_phases(measure.at("phases"));
     add_memory(measure, side.memory);
     for (const json& request : measure.at("requests")) {

@@ -71,6 +71,7 @@ class Engine : private Scheduler::Memory {
   void forget_prefixes();
 
   const Soundness& soundness() const { return soundness_; }
+  const Needs& needs() const { return needs_; }  // the drafter's
   // Whether drafts may depend on other requests, on outcomes of their own, or on measured times.
   bool learns() const { return needs_.learns || policy_->learns(); }
   const PagePool& pool() const { return pool_; }

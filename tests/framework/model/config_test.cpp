@@ -156,7 +156,7 @@ TEST_F(Config, WhatIsNotImplementedIsNamed) {
        "Qwen2ForCausalLM, Qwen3ForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
-      {{{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 0}},
+      {{{"architectures", {"MistralForCausalLM"}}, {"num_key_value_heads", 4}, {"sliding_window", 0}},
        "'sliding_window' is 0, but must be an integer from 1"},
       {{{"use_sliding_window", true}}, "'use_sliding_window' is true, but only false is supported"},
       {{{"layer_types", {"full_attention", "sliding_attention"}}},

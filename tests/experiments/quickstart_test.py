@@ -25,7 +25,7 @@ class Quickstart(unittest.TestCase):
             (here / "results" / "quickstart.jsonl").write_text(older)
             (here / "results" / "quickstart.jsonl.1").write_text("somebody's\n")
             done = subprocess.run(
-                [PROGRAM, "quickstart", "--seconds", "1", "--device", "cpu", "--set", "/workload/max_new_tokens=6"],
+                [PROGRAM, "quickstart", "--seconds", "1", "--device", "cpu", "--set", "/workload/max_new_tokens=3"],
                 cwd=here, capture_output=True, text=True
             )
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -55,7 +55,7 @@ class Quickstart(unittest.TestCase):
         self.assertGreaterEqual(document["measure"]["repeats"], 3)
 
     def check(self, line):
-        self.assertEqual((line["run"]["workload"]["limit"], line["run"]["workload"]["max_new_tokens"]), (24, 6))
+        self.assertEqual((line["run"]["workload"]["limit"], line["run"]["workload"]["max_new_tokens"]), (24, 3))
         self.assertGreaterEqual(len(line["repeats"]), 3)
         greedy = line["run"]["sampling"]["temperature"] == 0
         for repeat in line["repeats"]:

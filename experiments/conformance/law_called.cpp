@@ -149,8 +149,18 @@ class AllBudgets : public LengthPolicy {
  public:
   Budget most() const override { return {.nodes = kMaxNodes, .depth = kMaxPath}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
-    constexpr Budget kSizes[] = {{kMaxNodes, kMaxPath}, {9, 4},  {2, 1},   {33, 32}, {kMaxNodes, 8}, {5, 1},
-                                 {65, 64},              {40, 5}, {17, 16}, {3, 2},   {130, 20},      {1, 0}};
+    constexpr Budget kSizes[] = {{kMaxNodes, kMaxPath},
+                                 {9, 4},
+                                 {2, 1},
+                                 {33, 32},
+                                 {kMaxNodes, 8},
+                                 {5, 1},
+                                 {65, 64},
+                                 {40, 5},
+                                 {17, 16},
+                                 {3, 2},
+                                 {130, 20},
+                                 {1, 0}};
     std::vector<Budget> all;
     for (const PastOnly& p : past) all.push_back(kSizes[(std::size_t(p.rounds) + p.id) % std::size(kSizes)]);
     return all;

@@ -9,8 +9,6 @@
 
 namespace foretoken::conformance {
 
-using nlohmann::json;
-
 Subject under_length(const Candidate& c, int length, int nodes) {
   Subject s = c.subject;
   if (c.own_policy) return s;
@@ -107,9 +105,8 @@ LawCase whole_run(const Candidate& c, const std::string& scenario, int batch) {
   return {scenario,
           [s = under_all_budgets(c), batch, requests = std::move(requests)] {
             ReferenceBackend b;
-            return drawn_as_called(s,
-                                   {.engine = {.batch = batch, .step_rows = 4096, .page_rows = 16, .pages = 1024}}, b,
-                                   table_models({.vocab = 5, .order = 2, .seed = 93}), requests);
+            return drawn_as_called(s, {.engine = {.batch = batch, .step_rows = 4096, .page_rows = 16, .pages = 1024}},
+                                   b, table_models({.vocab = 5, .order = 2, .seed = 93}), requests);
           },
           drafter_of(c)};
 }
@@ -145,36 +142,44 @@ Cases causal_cases(const Candidate& c, const Environment&) {
 
 namespace {
 
+// The drafter's models are the target, at its temperature.
+Subject twin_of(Subject s, const Candidate& c) {
+  for (const std::string& option : c.model_options) s.configs.drafter[option] = "table:same";
+  if (s.configs.drafter.contains("temperature")) s.configs.drafter.erase("temperature");
+  return s;
+}
+
+LawCase twin_case(const std::string& scenario, const Subject& twin, const Sampling& sampling, int requests,
+                  const std::string& concerns) {
+  return {"the target as its own draft, temperature " + std::to_string(int(sampling.temperature)) +
+              (sampling.penalties().counts() ? ", penalties" : "") + scenario,
+          [=] {
+            ReferenceBackend b;
+            const Scenario engine{.sampling = sampling,
+                                  .engine = {.step_rows = 1024, .page_rows = 2, .pages = 1024, .check = true}};
+            return twin_accepts_all(twin, engine, b, table_models({.vocab = 5, .seed = 71}),
+                                    random_requests(requests, 5, 12, 30, 1));
+          },
+          concerns};
+}
+
 // A drafter that draws from its model draws what the target would, where that is the target itself. A certain guess may
 // come from elsewhere (a datastore that the model ranks), so nothing is expected of it.
-void twins(Cases& all, const Candidate& c, const std::string& options = "") {
+void twins(Cases& all, const Candidate& c) {
   const bool draws = std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain; });
   if (c.model_options.empty() || !draws) return;
-  Subject twin = under_length(c, 4, 12), sizes = under_all_budgets(c);
-  for (json* config : {&twin.configs.drafter, &sizes.configs.drafter}) {
-    for (const std::string& option : c.model_options) (*config)[option] = "table:same";
-    if (config->contains("temperature")) config->erase("temperature");
-  }
+  const auto sizes = [](const Candidate& of) { return twin_of(under_all_budgets(of), of); };
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
     if (c.soundness.acceptance == Acceptance::other ||
         (sampling.temperature > 0 && c.soundness.acceptance == Acceptance::product))
       continue;  // it may refuse the target's own guess
-    const std::string how = "temperature " + std::to_string(int(sampling.temperature)) +
-                            (sampling.penalties().counts() ? ", penalties" : "");
-    const auto add = [&](const std::string& scenario, const Subject& s, int requests, const std::string& concerns) {
-      all.push_back({"the target as its own draft, " + how + scenario,
-                     [s, sampling, requests] {
-                       ReferenceBackend b;
-                       const Scenario scenario{
-                           .sampling = sampling,
-                           .engine = {.step_rows = 1024, .page_rows = 2, .pages = 1024, .check = true}};
-                       return twin_accepts_all(s, scenario, b, table_models({.vocab = 5, .seed = 71}),
-                                               random_requests(requests, 5, 12, 30, 1));
-                     },
-                     concerns});
-    };
-    if (options.empty()) add("", twin, 10, "");
-    if (!sampling.penalties().counts()) add(options + ", budgets of all sizes", sizes, 4, drafter_of(c));
+    all.push_back(twin_case("", twin_of(under_length(c, 4, 12), c), sampling, 10, ""));
+    if (sampling.penalties().counts()) continue;
+    all.push_back(twin_case(", budgets of all sizes", sizes(c), sampling, 4, drafter_of(c)));
+    for (const OtherCandidate& other : with_other_options(c))
+      if (!c.own_policy && sizes(other.candidate).configs.drafter != sizes(c).configs.drafter)
+        all.push_back(twin_case(", " + other.options + ", budgets of all sizes", sizes(other.candidate), sampling, 4,
+                                drafter_of(c)));
   }
 }
 
@@ -213,8 +218,6 @@ Cases limits_cases(const Candidate& c, const Environment&) {
                                                random_requests(10, 5, 12, 30, 3));
                    }});
   twins(all, c);
-  for (const OtherCandidate& other : with_other_options(c))
-    if (!c.own_policy) twins(all, other.candidate, ", " + other.options);
   if (c.own_verifier) random_drafts(all, c);
   return all;
 }

@@ -95,7 +95,8 @@ LawCase policy_case(const Candidate& c, float temperature) {
 // go on for more than 100.
 std::vector<TestRequest> many_requests() {
   std::vector<TestRequest> requests = random_requests(20, 4, 12, 24, 8);
-  for (const int tokens : {40, 330, 700}) requests[std::size_t(tokens / 40)].prompt = random_tokens(tokens, 4, 70);
+  for (const int tokens : {40, 330, 700})
+    requests[std::size_t(tokens / 40)].prompt = random_tokens(tokens, 4, std::uint64_t(tokens));
   for (const std::size_t i : {0, 1, 8, 19}) requests[i].max_new_tokens = 120;
   return requests;
 }

@@ -53,8 +53,8 @@ Finding beside_another_engine(const Subject& subject, const Scenario& scenario, 
     f.accepted = outcome.accepted, f.rejected = outcome.rejections, f.cases += long(all.size());
     return all;
   };
-  const bool learns =
-      needs_of(subject.registries, subject.configs.drafter).learns || policy_learns(subject.registries, subject.configs.policy);
+  const bool learns = needs_of(subject.registries, subject.configs.drafter).learns ||
+                      policy_learns(subject.registries, subject.configs.policy);
   const std::vector<std::string> alone = trees(nullptr);
   if (learns && trees(nullptr) != alone) return f;  // it measures times
   Other other(subject, scenario, models, others);

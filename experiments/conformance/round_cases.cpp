@@ -97,12 +97,11 @@ RoundCase fullest_tree(Drawn drawn, int seed) {
 
 RoundCase nodes_apart(Drawn drawn, int first) {
   const bool tree = may_have_siblings(drawn);
-  const std::vector<int> random = tree ? std::vector{first, first + 32, first + 96, first + 224}
-                                       : std::vector{first, first + 16, first + 48};
-  RoundCase c{.name = name_for(std::string(tree ? "nodes 128 apart, " : "nodes 32 apart, ") +
-                                   foretoken::name_of(drawn),
-                               first),
-              .vocab = 3};
+  const std::vector<int> random =
+      tree ? std::vector{first, first + 32, first + 96, first + 224} : std::vector{first, first + 16, first + 48};
+  RoundCase c{
+      .name = name_for(std::string(tree ? "nodes 128 apart, " : "nodes 32 apart, ") + foretoken::name_of(drawn), first),
+      .vocab = 3};
   std::vector<int> levels;  // of the random nodes
   for (int node = 0, level = 0; level < kMaxPath && int(c.nodes.size()) + 1 < kMaxNodes; ++level) {
     const int number = int(c.nodes.size()) + 1, at = int(std::ranges::lower_bound(random, number) - random.begin()),

@@ -122,13 +122,12 @@ Candidate followers(Fault fault) {
   Registries registries = all_registries();
   const bool learns = fault == Fault::learns || fault == Fault::learns_and_keeps;
   registries.drafters.add(
-      "followers", {"",
-                    "",
-                    {},
-                    [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); },
-                    [=](const json&, const ModelInfo&) {
-                      return Needs{.proposes = {Drawn::certain}, .learns = learns};
-                    }});
+      "followers",
+      {"",
+       "",
+       {},
+       [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); },
+       [=](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .learns = learns}; }});
   return candidate({registries, {{{"name", "followers"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
                    false);
 }
@@ -178,8 +177,10 @@ class OneMore : public LengthPolicy {
   }
   void observe(const StepReport& report) override {
     for (const SequenceReport& r : report.sequences)
-      if (++of(r.id).rounds <= 40 || fault_ != PolicyFault::after_40_rounds) of(r.id).accepted = r.accepted;
-      else of(r.id).accepted = std::exchange(last_, r.accepted);
+      if (++of(r.id).rounds <= 40 || fault_ != PolicyFault::after_40_rounds)
+        of(r.id).accepted = r.accepted;
+      else
+        of(r.id).accepted = std::exchange(last_, r.accepted);
   }
   void forget(const Sequence& s) override {
     known_.erase(s.id);
@@ -206,10 +207,7 @@ class OneMore : public LengthPolicy {
 
 std::string broken(PolicyFault fault, const std::string& scenario) {
   Registries registries = all_registries();
-  registries.policies.add("one_more", {"",
-                                       "",
-                                       {{"most", "integer", 6, "", false, 1, 64}},
-                                       [=](const json& o, Host&) {
+  registries.policies.add("one_more", {"", "", {{"most", "integer", 6, "", false, 1, 64}}, [=](const json& o, Host&) {
                                          return std::make_unique<OneMore>(fault, o.at("most").get<int>());
                                        }});
   const json drafter{{"name", "draft_model"}, {"model", "table:other"}}, verifier{{"name", "coupled"}};

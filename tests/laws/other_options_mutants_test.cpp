@@ -105,15 +105,15 @@ class Wide : public Drafter {
 
 Candidate wide(Fault fault) {
   Registries registries = all_registries();
-  registries.drafters.add(
-      "wide", {"",
-               "",
-               {{"model", "model", nullptr, ""}, {"width", "integer", 2, "", false, 1, 12}},
-               [=](const json& o, Host& h) {
-                 return std::make_unique<Wide>(h, fault, h.load(ModelChoice::read(o.at("model"))),
-                                               o.at("width").get<int>());
-               },
-               [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::independent}}; }});
+  registries.drafters.add("wide",
+                          {"",
+                           "",
+                           {{"model", "model", nullptr, ""}, {"width", "integer", 2, "", false, 1, 12}},
+                           [=](const json& o, Host& h) {
+                             return std::make_unique<Wide>(h, fault, h.load(ModelChoice::read(o.at("model"))),
+                                                           o.at("width").get<int>());
+                           },
+                           [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::independent}}; }});
   const json drafter{{"name", "wide"}, {"model", "table:other"}};
   return candidate({registries, {drafter, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}},
                    false);
@@ -189,8 +189,7 @@ void emit(const Round& round, double lenience, int node, double weight, Tokens p
     path.pop_back();
     if ((weight *= 1 - accepted) <= 0) return;
     double mass = 0;
-    for (std::size_t y = 0; y < r.size(); ++y)
-      mass += r[y] = guess ? (y == x ? 0 : r[y]) : std::max(0.0, r[y] - q[y]);
+    for (std::size_t y = 0; y < r.size(); ++y) mass += r[y] = guess ? (y == x ? 0 : r[y]) : std::max(0.0, r[y] - q[y]);
     for (double& of : r) of /= mass;
   }
   path.push_back(0);
@@ -201,26 +200,25 @@ void emit(const Round& round, double lenience, int node, double weight, Tokens p
 Candidate lenient(RuleFault fault) {
   Registries registries = all_registries();
   registries.verifiers.add(
-      "lenient",
-      {"",
-       "",
-       {{"lenience", "number", 1, "", false, 1e-6, 1}},
-       [=](const json& o, Host&) {
-         return std::make_unique<RuleVerifier<Lenient>>(Lenient{o.at("lenience").get<double>(), fault});
-       },
-       [](const json& o, const ModelInfo&) {
-         Soundness s{.takes = {Drawn::certain, Drawn::chain, Drawn::independent}};
-         const double lenience = o.at("lenience").get<double>();
-         if (lenience == 1) return s;
-         s.promise = "lossy: drafted tokens with min(1, p / (lenience q)), else a token of the residual";
-         s.acceptance = Acceptance::other;
-         s.induced = [lenience](const Round& round) {
-           EmittedLaw law;
-           emit(round, lenience, 0, 1, {}, law);
-           return law;
-         };
-         return s;
-       }});
+      "lenient", {"",
+                  "",
+                  {{"lenience", "number", 1, "", false, 1e-6, 1}},
+                  [=](const json& o, Host&) {
+                    return std::make_unique<RuleVerifier<Lenient>>(Lenient{o.at("lenience").get<double>(), fault});
+                  },
+                  [](const json& o, const ModelInfo&) {
+                    Soundness s{.takes = {Drawn::certain, Drawn::chain, Drawn::independent}};
+                    const double lenience = o.at("lenience").get<double>();
+                    if (lenience == 1) return s;
+                    s.promise = "lossy: drafted tokens with min(1, p / (lenience q)), else a token of the residual";
+                    s.acceptance = Acceptance::other;
+                    s.induced = [lenience](const Round& round) {
+                      EmittedLaw law;
+                      emit(round, lenience, 0, 1, {}, law);
+                      return law;
+                    };
+                    return s;
+                  }});
   return candidate({registries, {{{"name", "none"}}, {{"name", "fixed"}}, {{"name", "lenient"}}}}, false);
 }
 

@@ -5,6 +5,7 @@
 
 #include "experiments/conformance/options.h"
 #include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/whole_runs.h"
 
 namespace foretoken::conformance {
 
@@ -97,14 +98,26 @@ std::vector<TestRequest> one_long_request(int vocab, int max_new_tokens) {
   return {one};
 }
 
+// Draws against nodes, in a batch of so many sequences, one of which has a long prompt.
+LawCase whole_run(const Candidate& c, const std::string& scenario, int batch) {
+  auto requests = random_requests(batch, 5, 12, 24, 13);
+  requests.back().prompt = one_long_request(5, 0).front().prompt;
+  return {scenario,
+          [s = under_all_budgets(c), batch, requests = std::move(requests)] {
+            ReferenceBackend b;
+            return drawn_as_called(s, {.engine = {.batch = batch, .step_rows = 4096, .page_rows = 16, .pages = 1024}},
+                                   b, table_models({.vocab = 5, .order = 2, .seed = 93}), requests);
+          },
+          drafter_of(c)};
+}
+
 }  // namespace
 
 Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
-  const auto add = [&](const std::string& scenario, int vocab, int length, int nodes,
-                       std::vector<TestRequest> requests) {
+  const auto add = [&](const std::string& scenario, const Subject& s, int vocab, std::vector<TestRequest> requests) {
     all.push_back({scenario,
-                   [=, s = under_length(c, length, nodes), requests = std::move(requests)] {
+                   [=, requests = std::move(requests)] {
                      ReferenceBackend b;
                      const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
                      return causal(
@@ -114,35 +127,59 @@ Cases causal_cases(const Candidate& c, const Environment&) {
                    drafter_of(c)});
   };
   for (const int vocab : {3, 4})
-    add(std::to_string(vocab) + " tokens", vocab, 4, 9, random_requests(5, vocab, 10, 16, 11));
-  add("12 levels", 3, 12, 24, random_requests(2, 3, 10, 16, 11));  // the law `exact` enumerates the first levels alone
-  add("a long prompt", 4, 2, 5, one_long_request(4, 8));
+    add(std::to_string(vocab) + " tokens", under_length(c, 4, 9), vocab, random_requests(5, vocab, 10, 16, 11));
+  all.insert(all.begin() + 1, whole_run(c, "budgets of all sizes", 12));
+  // The law `exact` enumerates the first levels alone.
+  add("12 levels", under_length(c, 12, 24), 3, random_requests(2, 3, 10, 16, 11));
+  add("a long prompt", under_length(c, 2, 5), 4, one_long_request(4, 8));
+  for (const OtherCandidate& other : with_other_options(c)) {
+    if (c.own_policy) continue;
+    all.push_back(whole_run(other.candidate, other.options + ", budgets of all sizes", 4));
+    add(other.options, under_length(other.candidate, 3, 20), 3, random_requests(1, 3, 10, 8, 11));
+  }
   return all;
 }
 
 namespace {
+
+// The drafter's models are the target, at its temperature.
+Subject twin_of(Subject s, const Candidate& c) {
+  for (const std::string& option : c.model_options) s.configs.drafter[option] = "table:same";
+  if (s.configs.drafter.contains("temperature")) s.configs.drafter.erase("temperature");
+  return s;
+}
+
+LawCase twin_case(const std::string& scenario, const Subject& twin, const Sampling& sampling, int requests,
+                  const std::string& concerns) {
+  return {"the target as its own draft, temperature " + std::to_string(int(sampling.temperature)) +
+              (sampling.penalties().counts() ? ", penalties" : "") + scenario,
+          [=] {
+            ReferenceBackend b;
+            const Scenario engine{.sampling = sampling,
+                                  .engine = {.step_rows = 1024, .page_rows = 2, .pages = 1024, .check = true}};
+            return twin_accepts_all(twin, engine, b, table_models({.vocab = 5, .seed = 71}),
+                                    random_requests(requests, 5, 12, 30, 1));
+          },
+          concerns};
+}
 
 // A drafter that draws from its model draws what the target would, where that is the target itself. A certain guess may
 // come from elsewhere (a datastore that the model ranks), so nothing is expected of it.
 void twins(Cases& all, const Candidate& c) {
   const bool draws = std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain; });
   if (c.model_options.empty() || !draws) return;
-  Subject twin = under_length(c, 4, 12);
-  for (const std::string& option : c.model_options) twin.configs.drafter[option] = "table:same";
-  if (twin.configs.drafter.contains("temperature")) twin.configs.drafter.erase("temperature");
+  const auto sizes = [](const Candidate& of) { return twin_of(under_all_budgets(of), of); };
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
     if (c.soundness.acceptance == Acceptance::other ||
         (sampling.temperature > 0 && c.soundness.acceptance == Acceptance::product))
       continue;  // it may refuse the target's own guess
-    const std::string how = "temperature " + std::to_string(int(sampling.temperature)) +
-                            (sampling.penalties().counts() ? ", penalties" : "");
-    all.push_back({"the target as its own draft, " + how, [twin, sampling] {
-                     ReferenceBackend b;
-                     const Scenario scenario{.sampling = sampling,
-                                             .engine = {.page_rows = 2, .pages = 512, .check = true}};
-                     return twin_accepts_all(twin, scenario, b, table_models({.vocab = 5, .seed = 71}),
-                                             random_requests(10, 5, 12, 30, 1));
-                   }});
+    all.push_back(twin_case("", twin_of(under_length(c, 4, 12), c), sampling, 10, ""));
+    if (sampling.penalties().counts()) continue;
+    all.push_back(twin_case(", budgets of all sizes", sizes(c), sampling, 4, drafter_of(c)));
+    for (const OtherCandidate& other : with_other_options(c))
+      if (!c.own_policy && sizes(other.candidate).configs.drafter != sizes(c).configs.drafter)
+        all.push_back(twin_case(", " + other.options + ", budgets of all sizes", sizes(other.candidate), sampling, 4,
+                                drafter_of(c)));
   }
 }
 

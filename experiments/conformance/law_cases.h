@@ -27,4 +27,12 @@ Cases device_cases(const Candidate& c, const Environment& e);
 // as many as a chain has.
 Subject under_length(const Candidate& c, int length, int nodes = 0);
 
+// The candidate with other options of its drafter, or of its policy where that was chosen: one for each that neither
+// the component nor the pairing refuses, and what tells it from the others.
+struct OtherCandidate {
+  Candidate candidate;
+  std::string options;  // JSON
+};
+std::vector<OtherCandidate> with_other_options(const Candidate& c);
+
 }  // namespace foretoken::conformance

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/whole_runs.h"
 #include "kernels/philox.h"
 
 namespace foretoken::conformance {
@@ -59,7 +60,7 @@ LawCase memory_case(const Candidate& c, const std::string& scenario, Interruptio
           [=, s = under_length(c, 5, 12), requests = std::move(requests)] {
             ReferenceBackend b;
             return memory_across(s, interruption, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                                 table_models({.vocab = vocab, .order = 2, .seed = 41}), requests);
+                                 table_models({.vocab = vocab, .order = 2, .seed = 41, .positions = 2048}), requests);
           },
           drafter_of(c)};
 }
@@ -90,19 +91,72 @@ LawCase policy_case(const Candidate& c, float temperature) {
           drafter_of(c)};
 }
 
+// More sequences at once, longer texts and more rounds than elsewhere: some have prompts of hundreds of tokens, some
+// go on for more than 100.
+std::vector<TestRequest> many_requests() {
+  std::vector<TestRequest> requests = random_requests(20, 4, 12, 24, 8);
+  for (const int tokens : {40, 330, 700})
+    requests[std::size_t(tokens / 40)].prompt = random_tokens(tokens, 4, std::uint64_t(tokens));
+  for (const std::size_t i : {0, 1, 8, 19}) requests[i].max_new_tokens = 120;
+  return requests;
+}
+
+void add_policy_cases(const Candidate& c, Cases& all) {
+  for (const float temperature : {0.0f, 1.0f}) all.push_back(policy_case(c, temperature));
+  const auto in_company = [&](const Candidate& of, const std::string& options) {
+    all.push_back({"24 sequences, 72 rounds" + options,
+                   [s = of.subject] {
+                     ReferenceBackend b;
+                     return policy_in_company(s, b, table_models({.vocab = 4}));
+                   },
+                   drafter_of(of)});
+  };
+  in_company(c, "");
+  for (const OtherCandidate& other : with_other_options(c)) in_company(other.candidate, ", " + other.options);
+}
+
+// What a drafter that learns owes too: another engine, and ids that were forgotten.
+void add_cases_of_all(const Candidate& c, Cases& all) {
+  const TableModel::Options target{.vocab = 4, .order = 2, .seed = 41};
+  all.push_back({"ids that were forgotten",
+                 [s = c.subject, target] {
+                   ReferenceBackend b;
+                   return forgotten_ids(s, b, table_models(target));
+                 },
+                 drafter_of(c)});
+  all.push_back({"beside another engine",
+                 [s = under_length(c, 5, 12), target] {
+                   ReferenceBackend b;
+                   return beside_another_engine(
+                       s, {.engine = {.batch = 4, .step_rows = 256, .page_rows = 4, .pages = 256}}, b,
+                       table_models(target), random_requests(8, 4, 12, 24, 5), random_requests(8, 4, 12, 24, 9));
+                 },
+                 drafter_of(c)});
+}
+
 }  // namespace
 
 Cases memory_cases(const Candidate& c, const Environment&) {
   const EngineOptions roomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true},
       small{.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 24, .check = true},
       parts{.batch = 1, .step_rows = 8, .page_rows = 3, .pages = 512, .check = true},
+      many{.batch = 20, .step_rows = 2048, .page_rows = 16, .pages = 1024},
       large{.batch = 4, .step_rows = 2048, .page_rows = 16, .pages = 512, .check = true};
   const auto requests = random_requests(10, 4, 12, 24, 5);
   Cases all;
+  using enum Interruption;
+  if (c.own_policy && !c.policy_learns) add_policy_cases(c, all);
+  if (c.needs.proposes.empty()) return all;
+  add_cases_of_all(c, all);
+  if (c.needs.learns) return all;
+  all.push_back(memory_case(c, "20 sequences, long texts, many rounds", none, 1, many, 4, many_requests()));
+  all.push_back({"3000 short sequences",
+                 [s = c.subject] {
+                   ReferenceBackend b;
+                   return nothing_left(s, b, table_models({.vocab = 4, .order = 2, .seed = 41}));
+                 },
+                 drafter_of(c)});
   for (const float temperature : {0.0f, 1.0f}) {
-    using enum Interruption;
-    if (c.own_policy && !c.policy_learns) all.push_back(policy_case(c, temperature));
-    if (c.needs.proposes.empty() || c.needs.learns) continue;
     all.push_back(memory_case(c, "10 requests", none, temperature, roomy, 4, requests));
     all.push_back(memory_case(c, "preempted in a small pool", preempted, temperature, small, 4, requests));
     all.push_back(memory_case(c, "forgotten now and then", forgotten, temperature, roomy, 4, requests));
@@ -113,6 +167,9 @@ Cases memory_cases(const Candidate& c, const Environment&) {
     all.push_back(memory_case(c, "long prompts that share passages", none, temperature, large, 16,
                               self_similar_requests(12, 16, 16)));
   }
+  for (const OtherCandidate& other : with_other_options(c))
+    if (!c.own_policy)
+      all.push_back(memory_case(other.candidate, other.options, none, 1, roomy, 4, random_requests(4, 4, 12, 24, 5)));
   return all;
 }
 

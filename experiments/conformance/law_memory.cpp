@@ -157,11 +157,13 @@ class Afterwards {
   }
 
  private:
-  // The drafter does not know the sequence, whose id is that of a former one with another text; then it ends so.
-  void expect_unknown(Sequence again, Finish end) const {
+  // The drafter does not know the sequence, whose id is that of a former one with another text; then it ends so. It is
+  // forgotten at another address.
+  void expect_unknown(const Sequence& again, Finish end) const {
     const std::string how = difference_of(again, false);
-    again.finish = end;
-    life_.drafter->forget(again);
+    Sequence ended = again;
+    ended.finish = end;
+    life_.drafter->forget(ended);
     if (!how.empty())
       f_.fail("sequence " + std::to_string(again.id) + " was forgotten, and one of this id with another text of " +
               std::to_string(again.length()) + " tokens does not get what a fresh drafter proposes: " + how +

@@ -4,7 +4,8 @@
 #include <map>
 #include <set>
 
-#include "experiments/conformance/laws.h"
+#include "experiments/conformance/left_in_use.h"
+#include "experiments/conformance/whole_runs.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -73,7 +74,56 @@ class Followed : public LengthPolicy {
     }
   }
 
+  // Many sequences at once, for many rounds, each of which accepts another part of its drafts.
+  void expect_apart_in_company() {
+    constexpr int kSequences = 24, kRounds = 72;
+    std::vector<PastOnly> all(kSequences);
+    for (int i = 0; i < kSequences; ++i) all[std::size_t(i)] = first_round(SequenceId(i + 1) * 7, kSequences);
+    for (int round = 0; round < kRounds; ++round) {
+      const std::vector<Budget> given = inner_->budgets(all);
+      if (given.size() != all.size()) return f_.fail("budgets of another number of sequences");
+      StepReport step;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        PastOnly& past = all[i];
+        const std::string who = "sequence " + std::to_string(past.id) + ", one of " + std::to_string(kSequences) +
+                                ", in its round " + std::to_string(round + 1) + ",";
+        compare(given[i], *of(past.id), past, who);
+        if (given[i].nodes > most().nodes || given[i].depth > most().depth)
+          f_.fail(who + " got a budget of " + text(given[i]) + ", above the largest that the policy states, of " +
+                  text(most()));
+        const int accepted[] = {kMaxPath, 0, round % 3, round % 2 * kMaxPath, kMaxPath / 8};
+        count_round(past, given[i], accepted[i % std::size(accepted)]);
+        step.sequences.push_back(report_of(past).sequences[0]);
+      }
+      step.running = kSequences;
+      observe(step);
+    }
+    for (const PastOnly& past : all) forget(past.id, Finish::length);
+  }
+
+  void expect_nothing_left() {
+    const auto live = [this](int i) {
+      PastOnly past = first_round(SequenceId(i + 1) * 7, 1);
+      const std::vector<Budget> given = inner_->budgets({&past, 1});
+      if (given.size() == 1) count_round(past, given[0], i % 3);
+      inner_->observe(report_of(past));
+      forget(past.id, kEnds[std::size_t(i) % std::size(kEnds)]);
+    };
+    conformance::expect_nothing_left(live, "LengthPolicy::forget must drop all that is kept of the sequence", f_);
+  }
+
  private:
+  static PastOnly first_round(SequenceId id, int batch) {
+    PastOnly past;
+    past.id = id, past.length = 3, past.batch = batch, past.room = {kMaxNodes, kMaxPath};
+    return past;
+  }
+  // Of a round in which the sequence's chain is accepted up to the level `accepted`.
+  static void count_round(PastOnly& past, const Budget& given, int accepted) {
+    past.drafted = std::min(given.chain(), kMaxPath), past.accepted = std::min(accepted, past.drafted);
+    if (past.drafted > 0) past.acceptance = double(past.accepted) / double(past.drafted);
+    past.length += past.accepted + 1, ++past.rounds;
+  }
   // Some rounds of a sequence, whose drafts are all accepted, or all rejected.
   void live(SequenceId id, bool accepts, const std::string& who) {
     const auto alone = make_();
@@ -131,6 +181,17 @@ class Followed : public LengthPolicy {
 };
 
 }  // namespace
+
+Finding policy_in_company(const Subject& subject, HostBackend& backend, const Models& models) {
+  Finding f{.what = subject.text()};
+  PagePool pool(backend, models.target->info().kv.page_bytes(4), 64);
+  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
+  const auto make = [&] { return subject.registries.policies.make(subject.configs.policy, host); };
+  Followed policy(make(), make, f);
+  policy.expect_apart_in_company();
+  if (f.holds) policy.expect_nothing_left();
+  return f;
+}
 
 Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                       std::span<const TestRequest> requests) {

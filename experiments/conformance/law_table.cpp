@@ -36,11 +36,8 @@ Why unless_path_identical(const Candidate& c, const Environment&) {
                                       : "the verifier promises \"" + c.soundness.promise + "\", not \"path-identical\"";
 }
 Why never(const Candidate&, const Environment&) { return ""; }
-Why if_learning(const Candidate& c, const Environment&) {
-  if (c.own_policy && !c.policy_learns) return "";
-  return c.needs.learns        ? "the drafter declares that it learns from outcomes or from other requests"
-         : proposes_nothing(c) ? "the drafter proposes nothing"
-                               : "";
+Why unless_remembering(const Candidate& c, const Environment&) {
+  return proposes_nothing(c) && (!c.own_policy || c.policy_learns) ? "the drafter proposes nothing" : "";
 }
 Why without_formula(const Candidate& c, const Environment&) {
   if (proposes_nothing(c)) return "the drafter proposes nothing";
@@ -96,8 +93,9 @@ std::vector<KitLaw> laws_of_drafting() {
   return {
       {"memory",
        "in every step a drafter that saw all rejections and preemptions proposes what a fresh one proposes, tokens and "
-       "distributions, and a policy gives the budgets of one that saw the sequence alone; in the end all is forgotten",
-       "proposals, budgets", "", if_learning, memory_cases},
+       "distributions, and a policy gives the budgets of one that saw the sequence alone; in the end all is forgotten, "
+       "and no other engine of the process changes it",
+       "proposals, budgets", "", unless_remembering, memory_cases},
       {"cache",
        "after every step each cache holds ceil(length / page) pages and the keys and values of a fresh prefill; no "
        "page "

@@ -95,6 +95,26 @@ RoundCase fullest_tree(Drawn drawn, int seed) {
   return c;
 }
 
+RoundCase nodes_apart(Drawn drawn, int first) {
+  const bool tree = may_have_siblings(drawn);
+  const std::vector<int> random =
+      tree ? std::vector{first, first + 32, first + 96, first + 224} : std::vector{first, first + 16, first + 48};
+  RoundCase c{
+      .name = name_for(std::string(tree ? "nodes 128 apart, " : "nodes 32 apart, ") + foretoken::name_of(drawn), first),
+      .vocab = 3};
+  std::vector<int> levels;  // of the random nodes
+  for (int node = 0, level = 0; level < kMaxPath && int(c.nodes.size()) + 1 < kMaxNodes; ++level) {
+    const int number = int(c.nodes.size()) + 1, at = int(std::ranges::lower_bound(random, number) - random.begin()),
+              next = at < int(random.size()) ? random[std::size_t(at)] : kMaxNodes;
+    const bool decides = next == number;
+    if (decides) levels.push_back(level);
+    for (int i = 0; i < (!tree || decides ? 1 : std::min(5, next - number)); ++i) c.nodes.push_back({node, drawn});
+    node = number;
+  }
+  c.logits = random_after(levels, first);
+  return c;
+}
+
 RoundCase deep_tree(Drawn drawn, int seed) {
   RoundCase c{.name = name_for("16 deep, two families, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
   const int upper = 7 + choose(3, seed, {}, 1), lower = 11 + choose(4, seed, {}, 2);

@@ -16,7 +16,10 @@ RoundCase longest_chain(Drawn drawn, int seed);
 // As many nodes as a tree may have: five siblings on a level, two on three levels where p and q are random, and one on
 // the last ones. Below the second of these three the path goes on at the second sibling, else at the first.
 RoundCase fullest_tree(Drawn drawn, int seed);
-// The same depth with two families of siblings, both beyond depth 6.
+// As large, with four nodes at which p and q are random, numbered `first` and, from one to the next, 32, 64 and 128
+// more; of a chain, whose nodes are 64 at most, three, 16 and 32 apart.
+RoundCase nodes_apart(Drawn drawn, int first);
+// The same depth as deep_chain with two families of siblings, both beyond depth 6.
 RoundCase deep_tree(Drawn drawn, int seed);
 // Siblings and a level below them over a vocabulary of which so many `tokens` are possible: at the ends, on the sides
 // of multiples of 256, or between. Which ones depends on the seed.

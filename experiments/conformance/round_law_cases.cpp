@@ -5,7 +5,9 @@
 #include <set>
 
 #include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/other_options.h"
 #include "experiments/conformance/round_cases.h"
+#include "experiments/conformance/turns_backend.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
@@ -60,6 +62,7 @@ void add_cases_of_kind(const Soundness& soundness, Drawn d, std::vector<RoundCas
   all.push_back(longest_chain(d, 1));
   for (int seed = 1; seed <= 3; ++seed) all.push_back(warped(longest_chain(d, seed), 0, 0));
   if (has_siblings(d)) all.push_back(fullest_tree(d, 1));
+  all.push_back(nodes_apart(d, 3));
   // Of a race the enumerator cannot follow what such drafts leave: it takes parts of the noise below 1e-14 for
   // rounding. A rule that draws races alone has no use for what a rejected sibling leaves of q.
   if (has_siblings(d) && !soundness.race)
@@ -95,23 +98,6 @@ std::vector<RoundCase> round_cases_of(const Soundness& soundness) {
 
 namespace {
 
-// Other values of the verifier's numeric options, one option at a time: the least one, and the one halfway to it.
-std::vector<json> variations(const Subject& subject) {
-  const json& given = subject.configs.verifier;
-  std::vector<json> all;
-  for (const Option& option : subject.registries.verifiers.find(given).options) {
-    const bool integer = option.type == "integer";
-    if ((!integer && option.type != "number") || option.least < -1e200) continue;
-    const double now = subject.registries.verifiers.complete(given).value(option.name, option.least);
-    for (const double value : {option.least, (option.least + now) / 2}) {
-      json other = given;
-      other[option.name] = integer ? json(std::int64_t(value)) : json(value);
-      if (value < now && std::ranges::find(all, other) == all.end()) all.push_back(std::move(other));
-    }
-  }
-  return all;
-}
-
 // What a verifier with these options promises; nothing where it refuses them, since options may depend on each other.
 std::optional<Soundness> promise_of(const Subject& subject) {
   try {
@@ -139,6 +125,15 @@ void add_sampled(const Subject& s, const Soundness& soundness, Cases& all) {
   }
   for (const RoundCase& round : large)
     all.push_back({round.name + ", scored", [s, round] { return scored_round(s, round, 3000, 1e-6); }});
+}
+
+// A rule is called for many trees, in any order and on several threads.
+template <class B> void add_in_order(const Subject& s, const std::string& scenario, Cases& all) {
+  all.push_back({scenario, [s] {
+                   ReferenceBackend in_order;
+                   B other;
+                   return same_tree_verdicts(s, {.vocab = 13, .trees = 24}, in_order, other);
+                 }});
 }
 
 // A promise that nothing can be held to.
@@ -195,7 +190,9 @@ Cases round_cases(const Candidate& c, const Environment&) {
   };
   add(c.subject, round_cases_of(c.soundness));
   add_sampled(c.subject, c.soundness, all);
-  for (const json& verifier : variations(c.subject)) {
+  add_in_order<Backwards>(c.subject, "the last tree judged first", all);
+  add_in_order<Turns>(c.subject, "trees judged at once", all);
+  for (const json& verifier : other_options(c.subject.registries.verifiers, c.subject.configs.verifier)) {
     Subject other = c.subject;
     other.configs.verifier = verifier;
     if (const auto soundness = promise_of(other)) add(other, few_round_cases_of(*soundness));

@@ -1,0 +1,41 @@
+// Candidates with other options than the configured ones.
+#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/other_options.h"
+#include "kernels/error.h"
+
+namespace foretoken::conformance {
+namespace {
+
+using nlohmann::json;
+
+// Nothing where a component refuses these options, or the verifier the drafter that has them.
+template <class T> void add(const Candidate& c, const Registry<T>& registry, json ComponentConfigs::* which,
+                            std::vector<OtherCandidate>& all) {
+  const json given = registry.complete(c.subject.configs.*which);
+  for (const json& config : other_options(registry, given)) {
+    Subject s = c.subject;
+    json changed = json::object();
+    for (const auto& [key, value] : config.items())
+      if (given.at(key) != value) changed[key] = value;
+    s.configs.*which = config;
+    try {
+      if (sound(s.registries, s.configs.drafter, s.configs.verifier))
+        all.push_back({candidate(s, c.own_policy, c.own_verifier), changed.dump()});
+    } catch (const Error&) {
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<OtherCandidate> with_other_options(const Candidate& c) {
+  std::vector<OtherCandidate> all;
+  const Registries& r = c.subject.registries;
+  if (c.own_policy)
+    add(c, r.policies, &ComponentConfigs::policy, all);
+  else
+    add(c, r.drafters, &ComponentConfigs::drafter, all);
+  return all;
+}
+
+}  // namespace foretoken::conformance

@@ -27,7 +27,7 @@ install(DIRECTORY framework/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/abi/foretoken_abi.h" DESTINATION "${headers}")
 
 install(TARGETS foretoken RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(DIRECTORY drafters/template drafters/template_tree drafters/template_policy
+install(DIRECTORY drafters/template drafters/template_tree drafters/template_model drafters/template_policy
   DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/drafters")
 install(DIRECTORY verifiers/template DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/verifiers")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "drafters/drafters.h"
-#include "drafters/round_model.h"
+#include "framework/components/round_model.h"
 #include "kernels/staging.h"
 
 namespace foretoken {

@@ -2,7 +2,7 @@
 // warped like the target's, and q is reported with it. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023
 // (2302.01318).
 #include "drafters/drafters.h"
-#include "drafters/round_model.h"
+#include "framework/components/round_model.h"
 
 namespace foretoken {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "drafters/drafters.h"
-#include "drafters/round_model.h"
 #include "drafters/tree_shape.h"
+#include "framework/components/round_model.h"
 #include "kernels/staging.h"
 
 namespace foretoken {

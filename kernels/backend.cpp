@@ -15,7 +15,7 @@ Mirror Backend::mirror(std::int64_t bytes) {
   return {memory, memory};
 }
 
-Mark Backend::mark() { return {host_clock(), -1}; }
+Mark Backend::mark() { return {clock(), -1}; }
 
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to) {
   const int rows = distributions.count();

@@ -190,6 +190,10 @@ class Backend {
   // A point in time after all work that was queued so far, and the seconds between two of them (after synchronize()).
   virtual Mark mark();
   virtual double seconds(const Mark& from, const Mark& to) const { return to.host - from.host; }
+  // The host's time in seconds, of which marks and the engine's reports are made. A test sets another clock, so that
+  // what adapts to times does the same again; marks are then its times, not the device's. Null: host_clock().
+  double clock() const { return clock_ ? clock_() : host_clock(); }
+  void set_clock(std::function<double()> clock) { clock_ = std::move(clock); }
   // Measures the device's peaks, for rooflines; the device should be idle. Takes up to some seconds.
   virtual DeviceSpeed measure_speed();
   virtual void* stream() const { return nullptr; }  // the stream of a device that has streams (cudaStream_t); else null
@@ -200,8 +204,12 @@ class Backend {
   // Decides draws in place of Philox; null outside the exact enumeration of the conformance kit.
   virtual Chance* chance() { return nullptr; }
 
+ protected:
+  bool own_clock() const { return bool(clock_); }  // set_clock() was given one
+
  private:
   Serial serial_;
+  std::function<double()> clock_;
 };
 
 // Throws Error unless every draw has a row of the distributions and a destination for its tokens.

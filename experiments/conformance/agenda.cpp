@@ -62,7 +62,8 @@ Agenda agenda_of(const Prepared& prepared, const std::vector<std::string>& only)
     a.subjects.push_back(c.subject.text());
     if (!c.needs.proposes.empty()) a.proposing.push_back(c.subject.text());
   }
-  a.left_out = prepared.left_out, a.plugins = prepared.plugins, a.level = environment.level;
+  a.left_out = prepared.left_out, a.pairings = prepared.pairings, a.plugins = prepared.plugins;
+  a.level = environment.level;
   return std::move(a);
 }
 
@@ -76,13 +77,14 @@ std::string line_of(const Agenda& a) {
                  {"reports", reports},
                  {"jobs", jobs},
                  {"left_out", a.left_out},
+                 {"pairings", a.pairings},
                  {"plugins", plugins},
                  {"level", a.level}});
 }
 
 Agenda agenda_from(const std::string& line) {
   const json j = json::parse(line);
-  Agenda a{j["subjects"], j["proposing"], {}, {}, j["left_out"], {}, j["level"]};
+  Agenda a{j["subjects"], j["proposing"], {}, {}, j["left_out"], j["pairings"], {}, j["level"]};
   for (const json& r : j["reports"])
     a.reports.push_back({.law = r[0],
                          .subject = r[1],
@@ -98,6 +100,7 @@ std::string line_of(const Finding& f) {
   return dumped({{"holds", f.holds},
                  {"what", f.what},
                  {"why", f.why},
+                 {"where", f.where},
                  {"measure", f.measure},
                  {"cases", f.cases},
                  {"accepted", f.accepted},
@@ -111,6 +114,7 @@ Finding finding_from(const std::string& line) {
   return {.holds = j["holds"],
           .what = j["what"],
           .why = j["why"],
+          .where = j["where"],
           .measure = number_of(j["measure"]),
           .cases = j["cases"],
           .accepted = j["accepted"],

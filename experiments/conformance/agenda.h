@@ -17,7 +17,7 @@ struct Agenda {
   std::vector<std::string> proposing;  // of those whose drafter proposes something
   std::vector<LawReport> reports;      // of every law and subject, not yet filled in
   std::vector<Job> jobs;               // breadth first: when the time is up, every law has run some scenarios
-  std::vector<std::string> left_out{};
+  std::vector<std::string> left_out{}, pairings{};
   std::vector<PluginFile> plugins{};
   double level = 0;
 };

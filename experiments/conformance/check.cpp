@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 void fold(const std::string& scenario, const Finding& f, double seconds, bool p_value, LawReport& r) {
   ++r.ran;
   r.cases += f.cases, r.accepted += f.accepted, r.rejected += f.rejected, r.seconds += seconds;
+  if (p_value && (r.ran == 1 || f.measure < r.measure)) r.where = f.where;
   r.measure = p_value ? std::min(r.ran == 1 ? 1.0 : r.measure, f.measure) : std::max(r.measure, f.measure);
   for (const auto& [what, n] : f.seen) r.seen[what] += n;
   if (f.cut_to > 0) r.count_cut(1, f.cut_to);
@@ -79,7 +80,7 @@ class Session {
       tests[i]->ruling = LawReport::Ruling::broken;
       tests[i]->reason = "a joint chi-square of " + std::to_string(tests[i]->cases) +
                          " outputs gives p = " + std::to_string(p_values[i]) + ", " + std::to_string(adjusted[i]) +
-                         " after Holm's correction";
+                         " after Holm's correction: " + tests[i]->where;
     }
   }
 
@@ -150,7 +151,8 @@ CheckReport check(const std::function<Prepared()>& prepare, const HowToCheck& ho
   session.correct();
   const Agenda& agenda = session.agenda();
   CheckReport report;
-  report.subjects = agenda.subjects, report.left_out = agenda.left_out, report.plugins = agenda.plugins;
+  report.subjects = agenda.subjects, report.left_out = agenda.left_out, report.pairings = agenda.pairings;
+  report.plugins = agenda.plugins;
   report.laws = session.reports();
   report.level = agenda.level, report.of_all_laws = how.laws.empty();
   for (const LawReport& r : report.laws) {

@@ -17,11 +17,15 @@ struct Choice {
   nlohmann::json drafter, policy, verifier;
 };
 // Every sound combination, under a fixed length, beside a chosen drafter with exact verifiers alone, beside a chosen
-// policy with two of them; if no policy was chosen, also one drafter under every other policy. No sound combination is
-// an Error with the reason.
+// policy with two of them; if no policy was chosen, also one drafter under every other policy. A policy without a
+// chosen drafter is checked beside one that serves what its budgets ask for: of its own plugin where that has one, else
+// the draft model. No sound combination is an Error with the reason; so is a chosen component that cannot be made, or
+// that needs what nothing serves.
 std::vector<Candidate> candidates(const Choice& choice);
 // The components that a null config leaves out, and how to check them: a sentence for each.
 std::vector<std::string> left_out(const Choice& choice);
+// Beside which drafter a policy is checked that was chosen without one: a sentence.
+std::vector<std::string> pairings(const Choice& choice);
 
 // One law and one candidate.
 struct LawReport {
@@ -29,6 +33,7 @@ struct LawReport {
   std::string law, subject;
   Ruling ruling = Ruling::holds;
   std::string reason;          // why the law does not apply, is broken or was not shown
+  std::string where{};         // Finding::where of the least p-value
   int scenarios = 0, ran = 0;  // in all; run before the time was up
   long cases = 0, accepted = 0, rejected = 0;
   double measure = 0, seconds = 0;
@@ -43,7 +48,9 @@ const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply
 
 struct CheckReport {
   std::vector<std::string> subjects;
-  std::vector<std::string> left_out;  // sentences: components not checked, since only a user can set a required option
+  std::vector<std::string> left_out;  // sentences: components not checked, since only a user can set a required option,
+                                      // or since nothing serves what they need
+  std::vector<std::string> pairings{};  // sentences: beside what a component was checked
   std::vector<PluginFile> plugins;
   std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
   std::vector<std::string> sentences;  // one for every law that is broken or was not shown
@@ -64,6 +71,7 @@ struct Prepared {
   Environment environment;
   std::vector<std::string> left_out{};
   std::vector<PluginFile> plugins{};
+  std::vector<std::string> pairings{};
 };
 // `prepare` is called in every process that runs scenarios, and never in the caller's: plugins that it loads, or a GPU
 // that it uses, may do what they like there. What it throws is thrown here as an Error; so is the way in which a

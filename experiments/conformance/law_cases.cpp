@@ -164,9 +164,11 @@ LawCase twin_case(const std::string& scenario, const Subject& twin, const Sampli
 }
 
 // A drafter that draws from its model draws what the target would, where that is the target itself. A certain guess may
-// come from elsewhere (a datastore that the model ranks), so nothing is expected of it.
+// come from elsewhere (a datastore that the model ranks), and marginals do not see the tokens before them, so nothing
+// is expected of these.
 void twins(Cases& all, const Candidate& c) {
-  const bool draws = std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain; });
+  const bool draws =
+      std::ranges::any_of(c.needs.proposes, [](Drawn d) { return d != Drawn::certain && d != Drawn::marginals; });
   if (c.model_options.empty() || !draws) return;
   const auto sizes = [](const Candidate& of) { return twin_of(under_all_budgets(of), of); };
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1}, talkative(1)}) {
@@ -185,7 +187,9 @@ void twins(Cases& all, const Candidate& c) {
 
 void random_drafts(Cases& all, const Candidate& c) {
   const auto takes = [&](Drawn d) { return std::ranges::find(c.soundness.takes, d) != c.soundness.takes.end(); };
-  Subject random = under_length(c, 3);
+  Candidate of_random_trees = c;  // which do not serve Budget::confidence
+  of_random_trees.own_policy = c.own_policy && c.most.confidence == 0;
+  Subject random = under_length(of_random_trees, 3);
   random.registries = with_scripted(random.registries);
   const auto draft = [&](const std::string& kinds, ExactCase scenario) {
     if (c.own_policy) scenario.max_new_tokens = scenario.tokens + 1;

@@ -54,6 +54,18 @@ std::vector<TestRequest> self_similar_requests(int count, int vocab, int max_new
   return requests;
 }
 
+// A pool so small that sequences are preempted, with room for the longest of random_requests(n, 4, 12, 24, ...) alone
+// and the widest tree behind it; and so many sequences that they do not fit.
+EngineOptions short_of_pages(const Candidate& c, int sequences, int pages) {
+  constexpr int kPageRows = 2, kLongest = 12 + 24;
+  const int room = (kLongest + (c.own_policy ? c.most.nodes : 0)) / kPageRows + 1;
+  return {.batch = std::max(sequences, room / 4),
+          .step_rows = 256,
+          .page_rows = kPageRows,
+          .pages = std::max(pages, room),
+          .check = true};
+}
+
 LawCase memory_case(const Candidate& c, const std::string& scenario, Interruption interruption, float temperature,
                     const EngineOptions& engine, int vocab, std::vector<TestRequest> requests) {
   return {scenario + ", temperature " + std::to_string(int(temperature)),
@@ -79,14 +91,12 @@ std::vector<TestRequest> unlike_requests() {
 // Of a policy: prompts of different lengths end at different times, so places in the batch change hands.
 LawCase policy_case(const Candidate& c, float temperature) {
   return {"budgets of the policy, preempted in a small pool, temperature " + std::to_string(int(temperature)),
-          [s = c.subject, temperature] {
+          [s = c.subject, engine = short_of_pages(c, 6, 32), temperature] {
             ReferenceBackend b;
-            auto requests = random_requests(16, 4, 12, 24, 6);
+            auto requests = random_requests(10 + engine.batch, 4, 12, 24, 6);
             for (std::size_t i = 0; i < requests.size(); ++i) requests[i].max_new_tokens = 6 + int(i * 7 % 20);
-            return policy_memory(s,
-                                 {.sampling = {.temperature = temperature},
-                                  .engine = {.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 32, .check = true}},
-                                 b, table_models({.vocab = 4, .order = 2, .seed = 41}), requests);
+            return policy_memory(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
+                                 table_models({.vocab = 4, .order = 2, .seed = 41}), requests);
           },
           drafter_of(c)};
 }
@@ -138,8 +148,7 @@ void add_cases_of_all(const Candidate& c, Cases& all) {
 
 Cases memory_cases(const Candidate& c, const Environment&) {
   const EngineOptions roomy{.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true},
-      small{.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 24, .check = true},
-      parts{.batch = 1, .step_rows = 8, .page_rows = 3, .pages = 512, .check = true},
+      small = short_of_pages(c, 6, 24), parts{.batch = 1, .step_rows = 8, .page_rows = 3, .pages = 512, .check = true},
       many{.batch = 20, .step_rows = 2048, .page_rows = 16, .pages = 1024},
       large{.batch = 4, .step_rows = 2048, .page_rows = 16, .pages = 512, .check = true};
   const auto requests = random_requests(10, 4, 12, 24, 5);
@@ -158,7 +167,8 @@ Cases memory_cases(const Candidate& c, const Environment&) {
                  drafter_of(c)});
   for (const float temperature : {0.0f, 1.0f}) {
     all.push_back(memory_case(c, "10 requests", none, temperature, roomy, 4, requests));
-    all.push_back(memory_case(c, "preempted in a small pool", preempted, temperature, small, 4, requests));
+    all.push_back(memory_case(c, "preempted in a small pool", preempted, temperature, small, 4,
+                              random_requests(4 + small.batch, 4, 12, 24, 5)));
     all.push_back(memory_case(c, "forgotten now and then", forgotten, temperature, roomy, 4, requests));
     all.push_back(
         memory_case(c, "prompts read in parts", none, temperature, parts, 4, random_requests(3, 4, 30, 16, 7)));

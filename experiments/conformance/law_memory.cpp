@@ -41,10 +41,16 @@ struct Life {
   bool race = false;
 };
 
-// The drafter of the run. After every call `judge` gets the requests and the trees.
+// A cache of the drafter lacks more tokens than it may read in this step: its model was skipped, and catches up.
+bool lacks_rows(const Host& host, const DraftRequest& r) {
+  return std::ranges::any_of(host.caches(), [&](const auto& c) { return c->most_unseen(*r.sequence) > r.rows; });
+}
+
+// The drafter of the run. After every call `judge` gets the requests and the trees, and whether the request was short
+// of rows.
 class Lived : public Drafter {
  public:
-  using Judge = std::function<void(Host&, const DraftRequest&, const DraftTree&)>;
+  using Judge = std::function<void(Host&, const DraftRequest&, const DraftTree&, bool)>;
   Lived(std::unique_ptr<Drafter> inner, Host& host, Life& life, bool forgets, Judge judge)
       : inner_(std::move(inner)), host_(host), life_(life), forgets_(forgets), judge_(std::move(judge)) {
     life_ = {.drafter = inner_.get()};
@@ -60,8 +66,11 @@ class Lived : public Drafter {
       life_.held.insert(r.sequence->id), life_.race = r.race;
       if (r.budget.nodes > life_.widest.nodes) life_.widest = r.budget;
     }
+    std::vector<bool> short_of_rows;
+    for (const DraftRequest& r : all) short_of_rows.push_back(lacks_rows(host_, r));
     auto trees = inner_->draft(all);
-    for (std::size_t i = 0; i < std::min(trees.size(), all.size()); ++i) judge_(host_, all[i], trees[i]);
+    for (std::size_t i = 0; i < std::min(trees.size(), all.size()); ++i)
+      judge_(host_, all[i], trees[i], short_of_rows[i]);
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
@@ -201,9 +210,10 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
   Finding f{.what = subject.text()};
   const Fresh fresh(subject, scenario, backend, models);
   Life life;
-  const auto judge = [&](Host& host, const DraftRequest& request, const DraftTree& tree) {
+  const auto judge = [&](Host& host, const DraftRequest& request, const DraftTree& tree, bool short_of_rows) {
     if (!request.budget.drafts()) return;
-    const std::string how = fresh.difference_of(request, tree, may_be_shorter(interruption, host), f);
+    const bool shorter = short_of_rows || may_be_shorter(interruption, host);
+    const std::string how = fresh.difference_of(request, tree, shorter, f);
     if (!how.empty())
       f.fail("sequence " + std::to_string(request.sequence->id) + " at length " +
              std::to_string(request.sequence->length()) + ": " + how);

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/statistics.h"
@@ -11,6 +14,12 @@ int cell_of(const Tokens& text, int tokens, int vocab) {
   int cell = 0;
   for (int k = 0; k < tokens; ++k) cell = cell * vocab + text[std::size_t(k)];
   return cell;
+}
+
+Tokens text_of_cell(int cell, int tokens, int vocab) {
+  Tokens text(std::size_t(tokens), 0);
+  for (; tokens > 0; cell /= vocab) text[std::size_t(--tokens)] = cell % vocab;
+  return text;
 }
 
 // The probability of every output of `tokens` tokens.
@@ -31,6 +40,25 @@ std::vector<double> joint_law(const TableModel& target, const SampledCase& c) {
     law = std::move(wider), contexts = std::move(longer);
   }
   return law;
+}
+
+// The outputs whose counts are the farthest from the expected ones, in their standard deviations.
+std::string least_as_expected(const SampledCase& c, std::span<const long> counts, std::span<const double> law) {
+  constexpr std::size_t kMost = 3;
+  const double n = double(std::accumulate(counts.begin(), counts.end(), 0l));
+  std::vector<std::size_t> cells(law.size());
+  std::iota(cells.begin(), cells.end(), std::size_t(0));
+  const auto off = [&](std::size_t i) {
+    const double expected = n * law[i], deviation = std::sqrt(std::max(expected * (1 - law[i]), 1e-9));
+    return (double(counts[i]) - expected) / deviation;
+  };
+  std::ranges::sort(cells, std::greater{}, [&](std::size_t i) { return std::abs(off(i)); });
+  std::string text = "after [" + text_of(c.prompt) + "]";
+  for (std::size_t k = 0; k < std::min(kMost, cells.size()); ++k)
+    text += std::string(k > 0 ? "," : "") + " [" + text_of(text_of_cell(int(cells[k]), c.tokens, c.target.vocab)) +
+            "] came " + std::to_string(counts[cells[k]]) + " times instead of " +
+            std::to_string(std::lround(n * law[cells[k]])) + " (z = " + text_of(off(cells[k])) + ")";
+  return text;
 }
 
 }  // namespace
@@ -57,6 +85,7 @@ Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backe
   f.measure = result.p_value;
   f.what += ": chi-square " + std::to_string(result.statistic) + " of " + std::to_string(result.freedom) +
             " degrees, " + std::to_string(f.cases) + " texts";
+  f.where = least_as_expected(c, counts, law);
   f.holds = result.p_value > c.level;
   return f;
 }

@@ -74,6 +74,10 @@ class Levels {
   static bool guess(const DraftTree& tree, int n) {
     return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::certain;
   }
+  // Drawn whatever the tokens before it are: the target, which knows them, may have another distribution.
+  static bool marginal(const DraftTree& tree, int n) {
+    return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::marginals;
+  }
   // Without absent ones.
   static std::vector<int> children(const DraftTree& tree, int node) {
     std::vector<int> found;
@@ -91,6 +95,7 @@ class Levels {
     const auto guessed = [&](int n) { return guess(d.tree, n); };
     const bool draws = !std::ranges::all_of(family, guessed);
     if (d.warm && std::ranges::any_of(family, guessed)) return;
+    if (std::ranges::any_of(family, [&](int n) { return marginal(d.tree, n); })) return;
     ++(draws ? refused_draws_ : refused_guesses_);
   }
 

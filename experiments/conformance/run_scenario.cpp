@@ -32,10 +32,28 @@ void end_groups(const Scenario& scenario, std::span<const Tokens> outputs, std::
       for (const SequenceId id : ids.subspan(i, group)) engine.cancel(id);
 }
 
+// The time of a scenario, for components that learn from measured times: the n-th reading of it is the same in every
+// run, whatever else the machine does, so what they do can be compared. A reading is one to two milliseconds after the
+// one before it.
+class OwnTime {
+ public:
+  explicit OwnTime(Backend& backend) : backend_(backend) {
+    backend.set_clock([seconds = 0.0, reading = std::uint32_t(0)]() mutable {
+      return seconds += 1e-3 * (1 + Draws{.seed = 1}.uniform({Role::draft, reading++ % DrawName::kMostNode, 0}));
+    });
+  }
+  ~OwnTime() { backend_.set_clock(nullptr); }
+  OwnTime(const OwnTime&) = delete;
+
+ private:
+  Backend& backend_;
+};
+
 }  // namespace
 
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                         std::span<const TestRequest> requests, const AfterStep& after) {
+  const OwnTime time(backend);
   Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load);
   RunOutcome outcome;
   outcome.outputs.resize(requests.size());

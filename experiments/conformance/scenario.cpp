@@ -5,6 +5,7 @@
 #include <map>
 
 #include "experiments/conformance/configurations.h"
+#include "kernels/error.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -27,6 +28,18 @@ struct BareHost {
 template <class T> typename T::Traits traits_of(const Registry<T>& registry, const json& config, BareHost& bare) {
   const auto said = registry.traits(config, bare.models.target->info());
   return said ? *said : registry.make(config, bare.host)->traits();
+}
+
+template <class T, class Expect> std::string refusal_of(const Registries& registries, const Registry<T>& registry,
+                                                        const json& config, const Expect& expect_served) {
+  try {
+    BareHost bare(registries);
+    if (const auto said = registry.traits(config, bare.models.target->info())) expect_served(*said);
+    expect_served(registry.make(config, bare.host)->traits());
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
 }
 
 class WatchedDrafter : public Drafter {
@@ -88,6 +101,26 @@ Soundness soundness_of(const Registries& registries, const json& verifier) {
 Needs needs_of(const Registries& registries, const json& drafter) {
   BareHost bare(registries);
   return traits_of(registries.drafters, drafter, bare);
+}
+
+Budget most_of(const Registries& registries, const json& policy) {
+  BareHost bare(registries);
+  const Budget most = traits_of(registries.policies, policy, bare);
+  return {std::min(most.nodes, kMaxNodes), std::min(most.depth, kMaxPath), most.confidence};
+}
+
+std::string refusal_of_drafter(const Registries& registries, const json& config) {
+  return refusal_of(registries, registries.drafters, config, [&](const Needs& needs) {
+    expect_served(needs, "the drafter '" + config.at("name").get<std::string>() + "'");
+  });
+}
+
+std::string refusal_of_policy(const Registries& registries, const json& config) {
+  return refusal_of(registries, registries.policies, config, [](const Budget&) {});
+}
+
+std::string refusal_of_verifier(const Registries& registries, const json& config) {
+  return refusal_of(registries, registries.verifiers, config, [](const Soundness&) {});
 }
 
 bool policy_learns(const Registries& registries, const json& policy) {

@@ -27,6 +27,13 @@ Registries all_registries();
 Soundness soundness_of(const Registries& registries, const nlohmann::json& verifier);
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
 bool policy_learns(const Registries& registries, const nlohmann::json& policy);
+// The largest budget of a policy, as the engine cuts it.
+Budget most_of(const Registries& registries, const nlohmann::json& policy);
+// Why a component cannot be used, whatever it is paired with: it cannot be made, or needs what nothing serves. Empty
+// where it can.
+std::string refusal_of_drafter(const Registries& registries, const nlohmann::json& config);
+std::string refusal_of_policy(const Registries& registries, const nlohmann::json& config);
+std::string refusal_of_verifier(const Registries& registries, const nlohmann::json& config);
 bool sound(const Registries& registries, const nlohmann::json& drafter, const nlohmann::json& verifier);
 // Sound pairs of a drafter and an exact verifier, under the fixed policy of this length: all of them for up to three
 // drafters; else one or two verifiers for each drafter in turn, so that every drafter and every exact verifier is
@@ -86,6 +93,7 @@ struct Finding {
   bool holds = true;
   std::string what;                 // the subject and the measure; if it fails, every reason
   std::string why{};                // the first reason alone
+  std::string where{};              // of a p-value: what is least as expected, with its counts
   double measure = 0;               // as the law defines it: an error, a p-value, a z-score, a count
   long cases = 0;                   // what was compared
   long accepted = 0, rejected = 0;  // drafts; a law that saw none has shown nothing

@@ -129,13 +129,15 @@ Prepared prepared(const CheckFlags& g) {
   for (const std::string& plugin : g.plugins) load_plugin(plugin, registries);
   std::vector<Choice> asked = choices(g, before, registries);
   give_options(g.options, asked);
-  Prepared p{{}, environment(), {}, registries.plugins};
+  Prepared p{{}, environment(), {}, registries.plugins, {}};
   std::set<std::string> known, absent;
   for (const Choice& choice : asked)
     for (Candidate& c : candidates(choice))
       if (known.insert(c.subject.text()).second) p.candidates.push_back(std::move(c));
-  for (const Choice& choice : asked)
+  for (const Choice& choice : asked) {
     for (const std::string& sentence : left_out(choice)) absent.insert(sentence);
+    for (std::string& sentence : pairings(choice)) p.pairings.push_back(std::move(sentence));
+  }
   p.left_out.assign(absent.begin(), absent.end());
   return p;
 }

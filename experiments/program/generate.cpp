@@ -103,6 +103,14 @@ struct Figures {
       if (const long n = no_draft.rounds[std::size_t(why)]; n >= std::max(1L, rounds / 20))
         spdlog::info("{} of {} rounds had no draft: {}", n, rounds, remedy);
   }
+  // Null where there was none.
+  json first_seconds() const { return first < 0 ? json() : json(first); }
+  json document() const {
+    return {{"seconds", seconds},  {"first_token_seconds", first_seconds()},
+            {"tokens", tokens},    {"rounds", rounds},
+            {"drafted", drafted},  {"tested", tested},
+            {"accepted", accepted}};
+  }
   void print() const {
     std::fprintf(stderr, "foretoken: %ld tokens in %.2f s, %.1f tokens/s", tokens, seconds, double(tokens) / seconds);
     if (first >= 0) std::fprintf(stderr, ", the first after %.1f ms", 1000 * first);
@@ -119,10 +127,12 @@ struct Figures {
 // One sample of the prompt.
 struct Text {
   SequenceId id;
+  int prompt_tokens;
   std::vector<SequenceReport> pieces;
   std::size_t printed = 0;  // pieces that are printed
   Printer printer;
   std::string failure{};  // why it failed; empty if it did not
+  std::vector<float> logprobs{};
 
   void print() {
     for (; printed < pieces.size(); ++printed) printer.print(pieces[printed].emitted, pieces[printed].accepted);
@@ -135,9 +145,56 @@ std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<
   for (std::uint64_t k = 0; k < run["sampling"]["samples"].get<std::uint64_t>(); ++k) {
     Request request = request_of(run, engine.target().info(), tokenizer, chat_of(run, ""), Prompt{0, prompt, ""}, k);
     request.like = k > 0 ? texts.front().id : 0;
-    texts.push_back({engine.submit(std::move(request)), {}, 0, Printer(tokenizer, marks)});
+    const int prompt_tokens = int(request.prompt.size());
+    texts.push_back({engine.submit(std::move(request)), prompt_tokens, {}, 0, Printer(tokenizer, marks)});
   }
   return texts;
+}
+
+json document_of(const Text& text, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  Figures figures;
+  std::vector<Token> tokens;
+  Finish finish = Finish::running;  // where the command was interrupted
+  for (const SequenceReport& r : text.pieces) {
+    figures.add(r), finish = r.finish;
+    tokens.insert(tokens.end(), r.emitted.begin(), r.emitted.end());
+  }
+  TextStream stream(tokenizer);
+  std::string words = stream.push(tokens);
+  words += stream.finish();
+  json document{{"text", words},
+                {"tokens", tokens},
+                {"finish", text.failure.empty() ? name_of(finish) : name_of(Finish::failed)},
+                {"rounds", figures.rounds},
+                {"drafted", figures.drafted},
+                {"tested", figures.tested},
+                {"accepted", figures.accepted}};
+  if (!text.logprobs.empty()) document["logprobs"] = text.logprobs;
+  if (!text.failure.empty()) document["failure"] = text.failure;
+  return document;
+}
+
+void print_json(const json& run, const std::string& prompt, const std::string& promise, const std::vector<Text>& texts,
+                const std::shared_ptr<const Tokenizer>& tokenizer, const Figures& figures) {
+  json outputs = json::array();
+  for (const Text& text : texts) outputs.push_back(document_of(text, tokenizer));
+  json own = run;
+  own.at("workload").erase("prompts");
+  const json document{{"prompt", prompt},
+                      {"prompt_tokens", texts.front().prompt_tokens},
+                      {"outputs", outputs},
+                      {"figures", figures.document()},
+                      {"verifier_promises", promise},
+                      {"run", own}};
+  std::puts(document.dump(2, ' ', false, json::error_handler_t::replace).c_str());
+}
+
+void print_texts(std::vector<Text>& texts) {
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts.size() > 1) Printer::title(int(i) + 1);
+    texts[i].print();
+    texts[i].printer.finish();
+  }
 }
 
 // Tokens accepted under a lossy rule are not from the target's distribution.
@@ -168,7 +225,8 @@ int generate(const GenerateOptions& options) {
   const auto engine = bench.engine(run, Side::speculative, "");
   tell_lossy(run["verifier"]["name"], engine->soundness().promise);
   const auto tokenizer = bench.tokenizer(target_of(run), "");
-  std::vector<Text> texts = submit(*engine, run, tokenizer, read_prompt(options.prompt), options.marks);
+  const std::string prompt = read_prompt(options.prompt);
+  std::vector<Text> texts = submit(*engine, run, tokenizer, prompt, options.marks);
 
   Figures figures;
   watch_interrupts();
@@ -183,17 +241,17 @@ int generate(const GenerateOptions& options) {
     }
     for (const Sequence& q : report.finished) {
       figures.add(q);
-      std::ranges::find(texts, q.id, &Text::id)->failure = q.failure;
+      Text& text = *std::ranges::find(texts, q.id, &Text::id);
+      text.failure = q.failure, text.logprobs = q.logprobs;
     }
-    if (texts.size() == 1) texts.front().print();  // as it comes
+    if (texts.size() == 1 && !options.json) texts.front().print();  // as it comes
   }
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    if (texts.size() > 1) Printer::title(int(i) + 1);
-    texts[i].print();
-    texts[i].printer.finish();
-  }
+  if (!options.json) print_texts(texts);
   const bool failed = some_failed(texts);
-  figures.print();
+  if (options.json)
+    print_json(run, prompt, engine->soundness().promise, texts, tokenizer, figures);
+  else
+    figures.print();
   if (!engine->needs().proposes.empty()) figures.tell_no_draft();
   return interrupted() ? kInterruptedExit : failed ? 1 : 0;
 }

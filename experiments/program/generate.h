@@ -14,10 +14,12 @@ struct GenerateOptions {
   std::string prompt;  // "-": read from standard input
   // Brackets around accepted tokens even if the output is not a terminal. The output's own are escaped: \[ \] \\ there.
   bool marks = false;
+  // Instead of the output one JSON object in the end, and no line of figures (experiments/README.md).
+  bool json = false;
 };
 
-// Writes the output to standard output; to standard error a line for every failed sample and a line of figures.
-// Returns an exit code: 1 if a sample failed. If all failed, that is an Error.
+// Writes the output, or JSON, to standard output; to standard error a line for every failed sample and a line of
+// figures. Returns an exit code: 1 if a sample failed. If all failed, that is an Error.
 int generate(const GenerateOptions& options);
 
 }  // namespace foretoken

@@ -111,8 +111,11 @@ void add_generate(CLI::App& app, Action& action) {
   add_plugins(*c, g->options.plugins);
   add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys); may be given again");
   c->add_flag("--ignore-eos", g->ignore_eos, "continue after the end-of-text token");
-  c->add_flag("--marks", g->options.marks,
-              "brackets around accepted draft tokens; [ ] and \\ of the output are written with a \\ before them");
+  CLI::Option* const marks =
+      c->add_flag("--marks", g->options.marks,
+                  "brackets around accepted draft tokens; [ ] and \\ of the output are written with a \\ before them");
+  c->add_flag("--json", g->options.json, "print one JSON object: text, tokens, counts, times, and the complete run")
+      ->excludes(marks);
   c->callback([g, c, &action] {
     g->fixes_length = c->count("--length") > 0;
     action = [g] {

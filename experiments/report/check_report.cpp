@@ -163,6 +163,7 @@ std::string check_text(const CheckReport& report, const Question& question, bool
   for (const KitLaw& law : asked)
     if (applied(law)) s += law.name + ": " + law.statement + "\n";
   s += "\n";
+  for (const std::string& sentence : report.pairings) s += "Beside what: " + sentence + "\n";
   for (const std::string& sentence : report.left_out) s += "Not checked: " + sentence + "\n";
   for (const std::string& sentence : report.sentences) s += sentence + "\n";
   return s + verdict_on_all(report) + " (" + number("%.1f", report.seconds) + " s).\n";
@@ -187,6 +188,7 @@ ordered_json check_json(const CheckReport& report, const Question& question) {
           {"seconds", report.seconds},
           {"subjects", report.subjects},
           {"left_out", report.left_out},
+          {"pairings", report.pairings},
           {"laws", laws},
           {"broken", report.sentences},
           {"holds", report.holds()}};

@@ -98,10 +98,9 @@ void add_model(const ModelChoice& choice, const fs::path& beside, std::vector<st
 // Files that one of the three takes as options.
 template <class T> void add_options(const json& owner, const Registry<T>& registry, const fs::path& beside,
                                     std::vector<std::string>& paths) {
-  const std::vector<Option>& options = registry.find(owner).options;
-  for (const ModelChoice& choice : models_of(owner, options)) add_model(choice, beside, paths);
-  for (const Option& o : options)
-    if (const json value = owner.value(o.name, json()); o.type == "path" && value.is_string()) paths.push_back(value);
+  const ComponentFiles files = registry.files(owner);
+  for (const ModelChoice& choice : files.models) add_model(choice, beside, paths);
+  paths.insert(paths.end(), files.paths.begin(), files.paths.end());
 }
 
 }  // namespace

@@ -46,11 +46,9 @@ bool whole(const json& alternation) {
 // What a component of a run loads, by its options.
 template <class T> std::string loads(const json& component, const Registry<T>& registry) {
   json found = json::array();
-  const std::vector<Option>& options = registry.find(component).options;
-  for (const ModelChoice& c : models_of(component, options))
-    found.push_back({c.text(), c.dtype, c.head_dtype, c.kv_dtype});
-  for (const Option& o : options)
-    if (o.type == "path") found.push_back(component.value(o.name, json()));
+  const ComponentFiles files = registry.files(component);
+  for (const ModelChoice& c : files.models) found.push_back({c.text(), c.dtype, c.head_dtype, c.kv_dtype});
+  for (const std::string& path : files.paths) found.push_back(path);
   return found.dump();
 }
 

@@ -94,9 +94,9 @@ void expect_hashes(const json& plugins, const Registries& registries, const std:
 
 // The plugins that the components of a run come from: its identity holds no others.
 json plugins_used(const json& run, const Registries& registries) {
-  const std::set<std::string> used{registries.drafters.find(run["drafter"]).plugin,
-                                   registries.policies.find(run["policy"]).plugin,
-                                   registries.verifiers.find(run["verifier"]).plugin};
+  std::set<std::string> used = registries.drafters.files(run["drafter"]).plugins;
+  used.merge(registries.policies.files(run["policy"]).plugins);
+  used.merge(registries.verifiers.files(run["verifier"]).plugins);
   json all = json::array();
   for (const PluginFile& file : registries.plugins)
     if (used.contains(file.path)) all.push_back({{"path", file.path}, {"hash", file.hash}});

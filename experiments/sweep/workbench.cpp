@@ -161,8 +161,7 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   Backend& device = backend(e);
   std::vector<ModelChoice> models{target_of(run)};
   const auto add = [&](const auto& registry, const json& config) {
-    for (ModelChoice& choice : models_of(config, registry.find(config).options))
-      models.push_back(beside_target(std::move(choice), run));
+    for (ModelChoice& choice : registry.files(config).models) models.push_back(beside_target(std::move(choice), run));
   };
   add(registries.drafters, run.at("drafter"));
   add(registries.policies, run.at("policy"));
@@ -261,6 +260,7 @@ Request request_of(const json& run, const ModelInfo& target, const std::shared_p
   r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs"),
   r.sampling.warped_logprobs = s.at("warped_logprobs");
   r.stream = stream_of(prompt.number, sample);
+  r.category = prompt.category;
   return r;
 }
 

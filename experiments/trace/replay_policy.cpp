@@ -57,6 +57,7 @@ Replay::Sums Replay::follow(TracedOutput output, LengthPolicy& policy, const Rul
   const Budget most = Budget{std::min(given.nodes, kMaxNodes), std::min(given.depth, kMaxPath)}.or_root();
   PastOnly past;
   past.id = number, past.batch = trace_.batch();
+  past.category = trace_.requests[std::size_t(request)].category;
   int tested = 0, passed = 0;
   Sums sums;
   for (std::size_t t = 0; t < output.size();) {

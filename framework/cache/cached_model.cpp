@@ -1,7 +1,6 @@
 #include "framework/cache/cached_model.h"
 
 #include <algorithm>
-#include <cassert>
 #include <numeric>
 
 #include "kernels/error.h"
@@ -52,7 +51,8 @@ int CachedModel::most_unseen(const Sequence& sequence) {
 }
 
 Output CachedModel::run(std::span<const Segment> segments) {
-  for (const Segment& s : segments) expect_served(s, info().name);
+  for (const Segment& s : segments)
+    expect_served(s, info().name), cache_.expect_reserved(s.sequence->id, rows_in(s), info().name);
   cache_.compact();
   const Mark start = backend_.mark();
   Output out;
@@ -104,7 +104,6 @@ void CachedModel::feed(std::span<const Segment> segments) {
       const int parent = n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n);
       (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
     }
-    assert(cache_.pages_for(held.confirmed + int(held.pending.size())) <= int(held.table.size()));
     held_.push_back(&held);
   }
 }

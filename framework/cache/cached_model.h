@@ -38,12 +38,14 @@ class CachedModel {
   // An upper bound of their number: for a sequence that the cache does not know its length, since no prefix is looked
   // up.
   int most_unseen(const Sequence& sequence);
-  // As KvCache::reserve; to be called after unseen(), before run().
+  // As KvCache::reserve; to be called after unseen(), which gives back the pages of rows that were reserved and not
+  // fed, and before run(). An Error for a sequence that unseen() was not called for.
   bool reserve(const Sequence& sequence, int rows);
   // The pool had no pages for the last reserve() of this sequence.
   bool lacked_pages(const Sequence& sequence) const { return lacking_.contains(sequence.id); }
-  // One forward, for which rows are reserved. Returns the logits of the fed tree nodes, segment after segment: f32 [sum
-  // of (nodes - begin), vocab]. Their memory is not reused while a Tensor refers to it.
+  // One forward, for which rows are reserved: an Error where they are not, before anything is fed. Returns the logits
+  // of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab]. Their memory is not reused while
+  // a Tensor refers to it.
   Output run(std::span<const Segment> segments);
   void forget(const Sequence& sequence) { cache_.forget(sequence), lacking_.erase(sequence.id); }
 

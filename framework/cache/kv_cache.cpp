@@ -92,7 +92,20 @@ void KvCache::release(Held& held, int pages) {
   }
 }
 
+void KvCache::expect_reserved(SequenceId id, int rows, const std::string& model) const {
+  const auto it = held_.find(id);
+  const int all = it == held_.end() ? rows : it->second.confirmed + int(it->second.pending.size()) + rows,
+            room = it == held_.end() ? 0 : int(it->second.table.size()) * page_rows_;
+  if (all > room)
+    throw Error("sequence " + std::to_string(id) + " would have " + std::to_string(all) +
+                " rows in the cache of the model " + model + ", which has pages for " + std::to_string(room) +
+                "; call CachedModel::unseen, then reserve, then run, since unseen gives back what was reserved before");
+}
+
 bool KvCache::reserve(const Sequence& sequence, int rows) {
+  if (!knows(sequence.id))
+    throw Error("pages of a cache are reserved for sequence " + std::to_string(sequence.id) +
+                ", which it does not know; call CachedModel::unseen first, then reserve");
   Held& held = held_.at(sequence.id);
   const int before = int(held.table.size()), wanted = pages_for(held.confirmed + int(held.pending.size()) + rows);
   while (int(held.table.size()) < wanted) {

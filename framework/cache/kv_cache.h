@@ -7,6 +7,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -34,8 +35,11 @@ class KvCache {
   // Moves the rows that settle() kept, of all caches of the pool, by one call of Backend::move. To be called before
   // pages are read or written: CachedModel::run does.
   void compact() { pool_.moves().run(); }
-  // Takes pages for `rows` more rows; false, and none taken, where the pool has too few. After settle().
+  // Takes pages for `rows` more rows; false, and none taken, where the pool has too few. After settle(), which gives
+  // back the pages of rows that were not fed: an Error for a sequence that was not settled.
   bool reserve(const Sequence& sequence, int rows);
+  // Throws Error unless pages are reserved for `rows` more rows of the sequence. `model`: for the message.
+  void expect_reserved(SequenceId id, int rows, const std::string& model) const;
 
   // Of a pending row: the slot of its key, its position, and the slot before which it attends to every slot (Layout).
   struct RowLayout {

@@ -45,14 +45,20 @@ struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
   const Verdict* verdict = nullptr;  // all that was accepted, also behind the end of the output
-  Tensor ranks = {};  // i32 [nodes, Needs::ranks], host: the target's most probable tokens after each node of the tree
+  // i32 [nodes, Needs::ranks], host: the target's most probable tokens after each node of the tree, most probable
+  // first: of its distribution at temperature 1, with penalties and biases applied, and before top-k, top-p and min-p
+  // cut it. -1 where fewer tokens have any probability, and where the logits are not finite.
+  Tensor ranks = {};
 };
 
 // The traits of a drafter: the engine and the pairing rules read these, never its name.
 struct Needs {
-  std::vector<Drawn> proposes;   // kinds of nodes that it may draw; the verifier must take each of them
-  bool learns = false;           // its proposals may depend on other requests, or on outcomes of their own (exempt from
-                                 // the conformance kit's memory law, whose second drafter has observed nothing)
+  std::vector<Drawn> proposes;  // kinds of nodes that it may draw; the verifier must take each of them
+  // Its proposals may depend on more than the tokens and options of their own request: on other requests, on outcomes
+  // (of their own too), or on times (Backend::mark and Backend::clock; of no other clock, which no test could set). It
+  // is exempt from the conformance kit's memory law, whose second drafter has observed nothing, and a sweep measures it
+  // cold and warm. All other laws apply.
+  bool learns = false;
   int ranks = 0;                 // how many of the target's most probable tokens after each node an Outcome has
   std::vector<int> hidden = {};  // layers of the target whose output a DraftRequest has; not implemented: an Error
   bool confidence = false;       // implements Budget::confidence; otherwise a policy that sets it is an Error
@@ -80,8 +86,11 @@ class Drafter {
   // After a step: called once for each sequence that was verified, with its outcome alone. If it throws, that sequence
   // fails; the others' outcomes are observed once all the same. Work for many sequences at once belongs in draft().
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
-  // Frees what the drafter holds for the sequence, which has ended or whose memory is needed by another. A sequence
-  // that has not ended may be drafted for again later. If it throws, the sequence fails and its pages are freed.
+  // Frees what the drafter holds for the sequence: its pages always (CachedModel::forget), as an engine expects of
+  // every cache that the drafter got from its host. Where Sequence::running(), the sequence goes on: it was preempted,
+  // or its pages are needed by another, and it may be drafted for again; what takes no pages may be kept till then.
+  // Else it has ended (Sequence::finish says how), it is the last call for it, and its id may come again for another
+  // sequence. If it throws, or leaves rows of the sequence in such a cache, the sequence fails and its pages are freed.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

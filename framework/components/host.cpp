@@ -64,6 +64,10 @@ std::unique_ptr<Drafter> Host::drafter(const nlohmann::json& config) {
   return made;
 }
 
+std::unique_ptr<LengthPolicy> Host::policy(const nlohmann::json& config) {
+  return registries("policy").policies.make(config, *this);
+}
+
 std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
   auto made = registries("verifier").verifiers.make(config, *this);
   inner_.raw |= made->traits().raw;

@@ -18,8 +18,9 @@
 namespace foretoken {
 
 class Drafter;
+class LengthPolicy;
 class Verifier;
-struct Registries;
+class Registries;
 
 // The two ends of the target: what makes a token its features, and what makes features logits.
 struct Ends {
@@ -65,12 +66,14 @@ class Host {
   std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed = {},
                                      const TokenMap& map = {});
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
-  // Another drafter or verifier, {"name": ..., options}, for one that is made of several. The outer one passes it
-  // requests and trials whose draws have a scope of their own (Draws::within). The engine serves the needs of the outer
-  // one alone: it must declare at least the ranks of its inner ones (Needs::ranks; Outcome::ranks has as many as it
-  // declares) and Soundness::raw where one of them does, or the engine refuses it. What nothing serves is an Error
-  // here.
+  // Another drafter or verifier, {"name": ..., options}, for one that is made of several; as an option of the type
+  // "drafter" or "verifier" has it. The outer one passes it requests and trials whose draws have a scope of their own
+  // (Draws::within). The engine serves the needs of the outer one alone: it must declare at least the ranks of its
+  // inner ones (Needs::ranks; Outcome::ranks has as many as it declares) and Soundness::raw where one of them does, or
+  // the engine refuses it. What nothing serves is an Error here.
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
+  // Another length policy, of an option of the type "policy". The outer one gives no budget above its own largest.
+  std::unique_ptr<LengthPolicy> policy(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
   // The most that drafters and verifiers made here need.
   struct Inner {

@@ -4,6 +4,7 @@
 #pragma once
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "framework/components/step_report.h"
@@ -15,13 +16,14 @@ namespace foretoken {
 // The input of a policy: one sequence's state before a round.
 struct PastOnly {
   SequenceId id = 0;
-  int length = 0;          // tokens of prompt and output so far
-  int batch = 0;           // sequences in this step
-  int rounds = 0;          // rounds that were verified so far
-  int drafted = 0;         // nodes below the root that were drafted in the last round
-  int accepted = 0;        // accepted nodes of these
-  double acceptance = -1;  // accepted / tested levels over all rounds of the sequence; -1 while none was tested
-  Budget room;             // the largest budget that rows and pages of this step allow
+  int length = 0;                  // tokens of prompt and output so far
+  int batch = 0;                   // sequences in this step
+  int rounds = 0;                  // rounds that were verified so far
+  int drafted = 0;                 // nodes below the root that were drafted in the last round
+  int accepted = 0;                // accepted nodes of these
+  double acceptance = -1;          // accepted / tested levels over all rounds of the sequence; -1 while none was tested
+  Budget room;                     // the largest budget that rows and pages of this step allow
+  std::string_view category = {};  // Sequence::category; valid during LengthPolicy::budgets
 };
 
 class LengthPolicy {
@@ -34,8 +36,9 @@ class LengthPolicy {
   // Whether budgets may depend on more than what PastOnly and observe() told of the sequence itself: on another
   // sequence's SequenceReport or end, or on what a StepReport says of the step as a whole, which is its times (phases),
   // rows, cut trees (cut), waits, recorded and unrecorded forwards, preempted, waiting and running sequences, and pages
-  // in use. Then the conformance kit's memory law, whose second policy saw one sequence alone, does not apply. All of
-  // PastOnly is given to both policies, so a policy may read PastOnly::batch and room without this.
+  // in use. So does any other clock; of these use Backend::clock alone. Then the conformance kit's memory law, whose
+  // second policy saw one sequence alone, does not apply, and a sweep measures it cold and warm. All other laws do. All
+  // of PastOnly is given to both policies, so a policy may read PastOnly::batch and room without this.
   virtual bool learns() const { return false; }
   // One budget per sequence, in order; another number of budgets is an Error. Each is cut to PastOnly::room, to
   // kMaxNodes and to kMaxPath; for one above most() the sequence fails. If it throws, it is called again as
@@ -44,8 +47,9 @@ class LengthPolicy {
   // After every step: its sequences, what was drafted and accepted, and the time of each phase. An exception is an
   // Error of the step.
   virtual void observe(const StepReport& report) { (void)report; }
-  // The sequence has ended; the last report that names it has been observed. If it throws, the sequence
-  // fails.
+  // The sequence has ended (Sequence::finish says how); the last report that names it has been observed. A policy is
+  // not told of preemptions: a sequence that is preempted goes on later with what is known of it. If it throws, the
+  // sequence fails.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
 
  protected:

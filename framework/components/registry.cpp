@@ -9,6 +9,8 @@
 namespace foretoken {
 namespace {
 
+bool is_component(const Option& o) { return o.type == "drafter" || o.type == "policy" || o.type == "verifier"; }
+
 bool fits(const nlohmann::json& value, const Option& o) {
   if (value.is_null()) return o.optional;
   if (o.type == "integer")
@@ -18,7 +20,22 @@ bool fits(const nlohmann::json& value, const Option& o) {
   if (o.type == "list") return value.is_array();
   if (o.type == "model") return value.is_object() || (value.is_string() && value != "");
   if (o.type == "path") return value.is_string() && value != "";
+  if (is_component(o)) return value.is_object();
   return value.is_string();
+}
+
+// What an entry of any kind declares.
+struct Declared {
+  const std::vector<Option>& options;
+  const std::string& plugin;
+};
+
+Declared declared(const std::string& kind, const nlohmann::json& config, const Entries& all) {
+  const auto of = [&](const auto& entries) -> Declared {
+    const auto& entry = find_entry(kind, config, entries);
+    return {entry.options, entry.plugin};
+  };
+  return kind == "drafter" ? of(all.drafters) : kind == "policy" ? of(all.policies) : of(all.verifiers);
 }
 
 // The model that the option `o` names, with the parts that other options give.
@@ -54,6 +71,26 @@ void expect_known(const std::string& owner, const nlohmann::json& config, const 
   }
 }
 
+// The component that the option `o` names.
+nlohmann::json completed(const std::string& owner, const Option& o, const nlohmann::json& config, const Entries& all) {
+  try {
+    return fill_options(o.type, config, declared(o.type, config, all).options, all);
+  } catch (const Error& e) {
+    throw Error("option '" + o.name + "' of " + owner + ": " + e.what());
+  }
+}
+
+void add_files(const std::string& what, const nlohmann::json& config, const Entries& all, ComponentFiles& files) {
+  const auto [options, plugin] = declared(what, config, all);
+  files.plugins.insert(plugin);
+  for (ModelChoice& choice : models_of(config, options)) files.models.push_back(std::move(choice));
+  for (const Option& o : options) {
+    const nlohmann::json value = config.value(o.name, nlohmann::json());
+    if (o.type == "path" && value.is_string()) files.paths.push_back(value);
+    if (is_component(o) && value.is_object()) add_files(o.type, value, all, files);
+  }
+}
+
 bool names_a_model(const nlohmann::json& config, const Option& o) {
   return o.type == "model" && config.contains(o.name) && !config.at(o.name).is_null();
 }
@@ -75,14 +112,18 @@ void nothing_made(const std::string& what, const std::string& name, const std::s
               " was not made: its Entry::make returned null; let it return an object, or throw foretoken::Error");
 }
 
-nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options) {
+nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options,
+                            const Entries& all) {
   const std::string owner = what + " '" + config.value("name", "") + "'";
   expect_known(owner, config, options);
   nlohmann::json filled{{"name", config.at("name")}};
   for (const auto& o : options) {
     const auto given = config.find(o.name);
-    const nlohmann::json& value = filled[o.name] = given != config.end() ? *given : o.standard;
-    if (fits(value, o)) continue;
+    nlohmann::json& value = filled[o.name] = given != config.end() ? *given : o.standard;
+    if (fits(value, o)) {
+      if (is_component(o) && !value.is_null()) value = completed(owner, o, value, all);
+      continue;
+    }
     if (given == config.end())
       throw Error(owner + " needs the option '" + o.name + "' (" + o.type + ": " + o.meaning + ")");
     throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " +
@@ -109,6 +150,12 @@ std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vect
   for (const auto& o : options)
     if (names_a_model(config, o)) all.push_back(model_of(config, o, options));
   return all;
+}
+
+ComponentFiles files_of(const std::string& what, const nlohmann::json& config, const Entries& all) {
+  ComponentFiles files;
+  add_files(what, config, all, files);
+  return files;
 }
 
 }  // namespace foretoken

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -24,9 +26,10 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  std::string type;  // "integer", "number", "string", "boolean", "list", "path", "model" (ModelChoice), or "shape",
+  std::string type;  // "integer", "number", "string", "boolean", "list", "path", "model" (ModelChoice); or "shape",
                      // "dtype" and "kv_dtype": what the model of the option `of` is inflated to, and the types of its
-                     // weights and of its cache
+                     // weights and of its cache; or "drafter", "policy" and "verifier": a component of its own,
+                     // {"name": NAME, options}, checked and completed as one is, for Host::drafter and the like
   nlohmann::json standard;              // the default; null: must be given unless `optional`
   std::string meaning;                  // with unit and range
   bool optional = false;                // null is a value
@@ -50,44 +53,78 @@ template <class T> struct Entry {
   std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 
-// `config` ({"name": ..., options}) with defaults filled in; an unknown key, a wrong type or range is an Error that
-// names `what` ("drafter"), the key, and the known keys.
-nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options);
+// Everything that is registered, by kind and name.
+struct Entries {
+  std::map<std::string, Entry<Drafter>> drafters;
+  std::map<std::string, Entry<LengthPolicy>> policies;
+  std::map<std::string, Entry<Verifier>> verifiers;
+
+  template <class T> std::map<std::string, Entry<T>>& of() {
+    if constexpr (std::is_same_v<T, Drafter>)
+      return drafters;
+    else if constexpr (std::is_same_v<T, LengthPolicy>)
+      return policies;
+    else
+      return verifiers;
+  }
+};
+
+// `config` ({"name": ..., options}) with defaults filled in, as are the configs of components among its options; an
+// unknown key, a wrong type or range is an Error that names `what` ("drafter"), the key, and the known keys.
+nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options,
+                            const Entries& all = {});
 // Complete options as Entry::make takes them: every model with its shape and types.
 nlohmann::json with_whole_models(const nlohmann::json& config, const std::vector<Option>& options);
 // The models that `config` names; options that it lacks are none.
 std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vector<Option>& options);
+// What a component reads and where it comes from, with all components that its options name.
+struct ComponentFiles {
+  std::vector<ModelChoice> models;
+  std::vector<std::string> paths;  // of options of the type "path"
+  std::set<std::string> plugins;   // their files; "": built in
+};
+ComponentFiles files_of(const std::string& what, const nlohmann::json& config, const Entries& all);
 [[noreturn]] void missing_name(const std::string& what, const nlohmann::json& config,
                                const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
 [[noreturn]] void nothing_made(const std::string& what, const std::string& name, const std::string& plugin);
 
+// The entry of {"name": NAME, ...}; an Error where there is none.
+template <class T> const Entry<T>& find_entry(const std::string& what, const nlohmann::json& config,
+                                              const std::map<std::string, Entry<T>>& entries) {
+  std::vector<std::string> known;
+  for (const auto& [name, entry] : entries) known.push_back(name);
+  if (!config.is_object() || !config.contains("name") || !config["name"].is_string()) missing_name(what, config, known);
+  const auto it = entries.find(config["name"].get<std::string>());
+  if (it == entries.end()) unknown_name(what, config["name"].get<std::string>(), known);
+  return it->second;
+}
+
 const ModelInfo& target_of(const Host& host);
 
+// One kind of what is registered; the others are looked up where an option names a component.
 template <class T> class Registry {
  public:
-  explicit Registry(std::string what) : what_(std::move(what)) {}
+  Registry(std::string what, std::shared_ptr<Entries> all) : what_(std::move(what)), all_(std::move(all)) {}
+  // A copy has entries of its own.
+  Registry(const Registry& other) : what_(other.what_), all_(std::make_shared<Entries>(*other.all_)) {}
+  Registry& operator=(const Registry&) = delete;  // Registries is assigned as a whole
   // A name that is taken is an Error.
   void add(const std::string& name, Entry<T> entry) {
-    if (const auto it = entries_.find(name); it != entries_.end()) taken_name(what_, name, it->second.plugin);
-    entries_[name] = std::move(entry);
+    if (const auto it = entries().find(name); it != entries().end()) taken_name(what_, name, it->second.plugin);
+    replace(name, std::move(entry));
   }
   // For recorders and tests that put something between an engine and a component it knows.
-  void replace(const std::string& name, Entry<T> entry) { entries_[name] = std::move(entry); }
-  const std::map<std::string, Entry<T>>& entries() const { return entries_; }
+  void replace(const std::string& name, Entry<T> entry) { all_->of<T>()[name] = std::move(entry); }
+  const std::map<std::string, Entry<T>>& entries() const { return all_->of<T>(); }
   const std::string& what() const { return what_; }
 
   // The entry and the complete options of {"name": NAME, ...}, checked.
-  const Entry<T>& find(const nlohmann::json& config) const {
-    if (!config.is_object() || !config.contains("name") || !config["name"].is_string())
-      missing_name(what_, config, names());
-    const auto it = entries_.find(config["name"].get<std::string>());
-    if (it == entries_.end()) unknown_name(what_, config["name"].get<std::string>(), names());
-    return it->second;
-  }
+  const Entry<T>& find(const nlohmann::json& config) const { return find_entry(what_, config, entries()); }
   nlohmann::json complete(const nlohmann::json& config) const {
-    return fill_options(what_, config, find(config).options);
+    return fill_options(what_, config, find(config).options, *all_);
   }
+  ComponentFiles files(const nlohmann::json& config) const { return files_of(what_, config, *all_); }
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
     const Entry<T>& entry = find(config);
     std::unique_ptr<T> made = entry.make(with_whole_models(complete(config), entry.options), host);
@@ -102,13 +139,13 @@ template <class T> class Registry {
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const auto& [name, entry] : entries_) all.push_back(name);
+    for (const auto& [name, entry] : entries()) all.push_back(name);
     return all;
   }
 
  private:
   std::string what_;
-  std::map<std::string, Entry<T>> entries_;
+  std::shared_ptr<Entries> all_;  // those of Registries
 };
 
 // A shared library that has been loaded (framework/components/plugin.h).
@@ -117,11 +154,23 @@ struct PluginFile {
   std::string hash;  // of its bytes
 };
 
-struct Registries {
-  Registry<Drafter> drafters{"drafter"};
-  Registry<LengthPolicy> policies{"policy"};
-  Registry<Verifier> verifiers{"verifier"};
-  std::vector<PluginFile> plugins;  // in the order of loading
+class Registries {
+ public:
+  Registries() = default;
+  Registries(const Registries& other) : all_(std::make_shared<Entries>(*other.all_)), plugins(other.plugins) {}
+  Registries& operator=(const Registries& other) {
+    *all_ = Entries(*other.all_), plugins = other.plugins;
+    return *this;
+  }
+
+ private:
+  std::shared_ptr<Entries> all_ = std::make_shared<Entries>();
+
+ public:
+  Registry<Drafter> drafters{"drafter", all_};
+  Registry<LengthPolicy> policies{"policy", all_};
+  Registry<Verifier> verifiers{"verifier", all_};
+  std::vector<PluginFile> plugins{};  // in the order of loading
 };
 
 // The tables of contents: drafters/drafters.cpp and verifiers/verifiers.cpp.

@@ -67,6 +67,7 @@ struct Sequence {
   std::vector<float> logprobs;  // one per generated token, if requested
   Tally tally{};                // token counts for its penalties and biases
   std::string failure{};        // why it failed; empty where it did not
+  std::string category{};       // of the request, as its workload names it ("math"); empty: none
 
   int length() const { return int(tokens.size()); }
   Token last() const { return tokens.back(); }

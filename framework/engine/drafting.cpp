@@ -68,7 +68,8 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
     for (const Scheduled& s : p.scheduled) {
       const Active& a = *s.active;
       all.push_back({a.sequence.id, a.sequence.length(), int(p.scheduled.size()), a.rounds, a.drafted, a.accepted,
-                     a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1, s.room});
+                     a.tested_in_all ? double(a.accepted_in_all) / double(a.tested_in_all) : -1, s.room,
+                     a.sequence.category});
     }
     return all;
   };
@@ -158,6 +159,16 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   }
   drop_failed(plan, report);
   return fine;
+}
+
+// Pages that the drafter keeps would be missing for good: no sequence would be blamed, and the pool would seem too
+// small.
+void Engine::expect_forgotten(const Sequence& sequence) const {
+  for (const auto& c : host_.caches())
+    if (c->cache().knows(sequence.id))
+      throw Error(drafter_name_ + " was to forget sequence " + std::to_string(sequence.id) +
+                  ", and left its rows in the cache of the model " + c->info().name +
+                  "; let Drafter::forget call CachedModel::forget for every cache that it got from its host");
 }
 
 double Engine::draft_seconds() {

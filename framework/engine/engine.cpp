@@ -129,7 +129,7 @@ SequenceId Engine::submit(Request request) {
       request.stream, Finish::running,           {}};
   Sequence& q = active->sequence;
   q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens);
-  active->on_tokens = std::move(request.on_tokens);
+  q.category = std::move(request.category), active->on_tokens = std::move(request.on_tokens);
   const SequenceId id = q.id;
   Active* const first = options_.reuse_prefixes && request.like > 0 ? queues_.find(request.like) : nullptr;
   if (first && first->sequence.generated() == 0) active->like = first->sequence.id, first->leads = true;
@@ -143,7 +143,7 @@ void Engine::cancel(SequenceId id) {
 
 StepReport Engine::step() {
   StepReport report;
-  const double begin = host_clock();
+  const double begin = backend_.clock();
   const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings(), unrecorded = backend_.unrecorded();
   retire(report);  // requests that were cancelled since the last step
   Plan plan = scheduler_.next(queues_, *this, most_);
@@ -160,7 +160,7 @@ StepReport Engine::step() {
   const Readback read = judging_.judge(plan, trees, out, {*verifier_, verifier_name_}, wanted_);
   const Mark judged = backend_.mark();
   backend_.synchronize();  // the host's only wait in a step
-  const double known = host_clock();
+  const double known = backend_.clock();
 
   draft_readback_.store();
   const std::vector<Outcome> outcomes =
@@ -173,7 +173,7 @@ StepReport Engine::step() {
   p.draft_forward = draft_seconds() - drafted_before;
   p.draft_other = backend_.seconds(scheduled, drafted) - p.draft_forward;
   p.target_forward = target_.seconds() - targeted_before, p.verify = backend_.seconds(forwarded, judged);
-  p.deliver = host_clock() - known, p.total = host_clock() - begin;
+  p.total = backend_.clock() - begin, p.deliver = p.total - (known - begin);
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
   report.unrecorded = int(backend_.unrecorded() - unrecorded);
@@ -285,7 +285,7 @@ void Engine::release(Sequence& sequence) {
 // Where the drafter throws, its models' caches give back what they hold without it.
 void Engine::forget_draft(Sequence& sequence) {
   try {
-    drafter_->forget(sequence);
+    drafter_->forget(sequence), expect_forgotten(sequence);
   } catch (...) {
     fail(sequence, drafter_name_);
     for (const auto& c : host_.caches()) c->forget(sequence);

@@ -41,6 +41,7 @@ struct Request {
   // A request with the same prompt that was submitted before. This one begins when that prompt has been read, and
   // shares its full pages. 0: none.
   SequenceId like = 0;
+  std::string category = {};  // what drafters and policies are told of it: Sequence::category
 };
 
 class Engine : private Scheduler::Memory {
@@ -83,6 +84,7 @@ class Engine : private Scheduler::Memory {
   bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override;
   void release(Sequence& sequence) override;
   void forget_draft(Sequence& sequence);
+  void expect_forgotten(const Sequence& sequence) const;
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);

@@ -142,6 +142,30 @@ class Program(InFolder):
         self.assertIn("[", marked)
         self.assertEqual(marked.replace("[", "").replace("]", ""), plain)
 
+    def test_generate_writes_json(self):
+        prompt = ("--prompt", "The lamp had burned low when", "--draft", str(MODELS / "draft"), "--max-new-tokens", "12")
+        _, plain, _ = self.run_it(*self.generate(*prompt))
+        status, out, err = self.run_it(*self.generate(*prompt, "--json"))
+        self.assertEqual((status, err), (0, ""))
+        document = json.loads(out)
+        self.assertEqual(set(document), {"prompt", "prompt_tokens", "outputs", "figures", "verifier_promises", "run"})
+        output, = document["outputs"]
+        self.assertEqual(output["text"] + "\n", plain)
+        self.assertEqual((len(output["tokens"]), output["finish"]), (12, "length"))
+        for count in ("rounds", "drafted", "tested", "accepted"):
+            self.assertEqual(document["figures"][count], output[count], count)
+        self.assertGreater(output["accepted"], 0)
+        self.assertEqual(document["figures"]["tokens"], 12)
+        self.assertLess(0, document["figures"]["first_token_seconds"])
+        self.assertLess(document["figures"]["first_token_seconds"], document["figures"]["seconds"])
+        self.assertEqual(document["run"]["drafter"]["name"], "draft_model")
+        self.assertNotIn("prompts", document["run"]["workload"])
+        samples = json.loads(self.run_it(*self.generate(*prompt, "--json", "--temperature", "1", "--samples", "3",
+                                                        "--logprobs"))[1])
+        self.assertEqual([len(o["logprobs"]) for o in samples["outputs"]], [12, 12, 12])
+        self.assertEqual(samples["figures"]["tokens"], 36)
+        self.refused(*self.generate(*prompt, "--json", "--marks"), code=2, words=["--json", "--marks"])
+
     def test_generate_with_options(self):
         prompt = ["--prompt", "The lamp had burned low when", "--max-new-tokens", "40"]
         penalties = [

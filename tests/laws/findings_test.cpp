@@ -35,7 +35,8 @@ TEST(Findings, OfASampleAreItsChiSquareAndSize) {
 }
 
 TEST(Lines, OfFindingsAreRead) {
-  Finding f{.what = "a\nb \xff", .measure = 0.25, .cases = 3, .accepted = 4, .rejected = 5, .cut_to = 2};
+  Finding f{
+      .what = "a\nb \xff", .where = "[0 1]", .measure = 0.25, .cases = 3, .accepted = 4, .rejected = 5, .cut_to = 2};
   f.seen = {{"preemptions", 6}, {"prefix rows", 0}};
   f.fail("because");
   const std::string line = line_of(f);
@@ -44,6 +45,7 @@ TEST(Lines, OfFindingsAreRead) {
   EXPECT_FALSE(read.holds);
   EXPECT_TRUE(says(read.what, "a\nb ", "; because"));
   EXPECT_EQ(read.why, "because");
+  EXPECT_EQ(read.where, "[0 1]");
   EXPECT_EQ(std::tuple(read.measure, read.cases, read.accepted, read.rejected, read.cut_to),
             std::tuple(0.25, 3l, 4l, 5l, 2));
   EXPECT_EQ(read.seen, f.seen);
@@ -55,7 +57,7 @@ TEST(Lines, OfFindingsAreRead) {
 TEST(Lines, OfAgendasAreRead) {
   Agenda a;
   a.subjects = {"A", "B"}, a.proposing = {"B"}, a.left_out = {"C needs a file"}, a.level = 0.125;
-  a.plugins = {{"libmine.so", "0123"}};
+  a.plugins = {{"libmine.so", "0123"}}, a.pairings = {"P beside D"};
   a.reports.push_back({.law = "exact", .subject = "A", .reason = "", .scenarios = 7});
   a.reports.push_back(
       {.law = "cache", .subject = "B", .ruling = LawReport::Ruling::inapplicable, .reason = "why", .scenarios = 0});
@@ -64,6 +66,7 @@ TEST(Lines, OfAgendasAreRead) {
   EXPECT_EQ(read.subjects, a.subjects);
   EXPECT_EQ(read.proposing, a.proposing);
   EXPECT_EQ(read.left_out, a.left_out);
+  EXPECT_EQ(read.pairings, a.pairings);
   EXPECT_EQ(read.level, 0.125);
   ASSERT_EQ(read.plugins.size(), 1u);
   EXPECT_EQ(read.plugins[0].path + read.plugins[0].hash, "libmine.so0123");

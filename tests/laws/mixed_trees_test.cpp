@@ -2,8 +2,8 @@
 // and a sibling that is left out by its own token is found.
 #include <gtest/gtest.h>
 
-#include "drafters/round_model.h"
 #include "experiments/conformance/law_table.h"
+#include "framework/components/round_model.h"
 
 namespace foretoken::test {
 

@@ -159,6 +159,11 @@ TEST_F(Document, prompts_categories_limit_and_samples_arrive) {
   for (const Job& job : jobs_of(two, bench, "")) streams.insert(job.request.stream), firsts.push_back(job.first);
   EXPECT_EQ(streams.size(), 12u);
   EXPECT_EQ(firsts, (std::vector<int>{-1, 0, -1, 2, -1, 4, -1, 6, -1, 8, -1, 10}));
+  json all = run("workload", {{"repeats", 2}});
+  all["engine"]["batch"] = 1;
+  std::string categories;  // that drafters and policies are told
+  for (const Job& job : jobs_of(all, bench, "")) categories += job.request.category;
+  EXPECT_EQ(categories, "ababcababc");
 }
 
 TEST_F(Document, lengths_arrive) {

@@ -51,6 +51,7 @@ class Plugins(unittest.TestCase):
         cls.bigram = cls.built("bigram", share / "drafters" / "template", prefix)
         cls.lenient = cls.built("lenient", share / "verifiers" / "template", prefix)
         cls.branches = cls.built("branches", share / "drafters" / "template_tree", prefix)
+        cls.small_model = cls.built("small_model", share / "drafters" / "template_model", prefix)
         cls.running_rate = cls.built("running_rate", share / "drafters" / "template_policy", prefix)
         recipe = (share / "drafters" / "template" / "CMakeLists.txt").read_text()
         code = {name: (SOURCE / "tests" / "plugins" / f"{name}.cpp").read_text() for name in ("faults", "remembering")}
@@ -106,7 +107,8 @@ class Plugins(unittest.TestCase):
     def test_templates_are_short(self):
         for file, most in (("drafters/template/bigram.cpp", 60), ("verifiers/template/lenient.cpp", 90),
                            ("drafters/template_policy/running_rate.cpp", 85),
-                           ("drafters/template_tree/branches.cpp", 75)):
+                           ("drafters/template_tree/branches.cpp", 75),
+                           ("drafters/template_model/small_model.cpp", 80)):
             self.assertLess(len((SOURCE / file).read_text().splitlines()), most, file)
 
     def test_the_pages_show_the_templates(self):
@@ -119,7 +121,7 @@ class Plugins(unittest.TestCase):
     def test_the_sweeps_of_the_templates_run(self):
         small = ("/workload/limit=2", "/workload/max_new_tokens=6", "/measure/repeats=1", "/measure/warmup=false",
                  "/engine/device=cpu", "/engine/threads=1")
-        for name, runs in (("bigram", 4), ("branches", 3), ("running_rate", 6), ("lenient", 6)):
+        for name, runs in (("bigram", 4), ("branches", 3), ("small_model", 4), ("running_rate", 6), ("lenient", 6)):
             with self.subTest(name):
                 folder = self.here / f"my {name}"
                 done = checked(self.program, "run", "sweep.json", "--quiet", "--json",
@@ -230,8 +232,33 @@ class Plugins(unittest.TestCase):
     def test_the_template_of_a_tree_drafter_passes_check(self):
         self.expect_passes_check(self.branches)
 
+    def test_the_template_of_a_drafter_with_a_model_passes_check(self):
+        self.expect_passes_check(self.small_model)
+
+    def test_the_template_of_a_drafter_with_a_model_drafts_as_the_built_in_one(self):
+        model = str(SOURCE / "experiments/models/draft")
+        generate = ["generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "The lamp had burned",
+                    "--device", "cpu", "--max-new-tokens", "16", "--temperature", "1", "--json"]
+        texts, accepted = set(), set()
+        for name, plugin in (("draft_model", []), ("small_model", ["--plugin", self.small_model])):
+            code, out, err = self.run_it(*generate, *plugin, "--drafter", json.dumps({"name": name, "model": model}))
+            self.assertEqual(code, 0, err)
+            document = json.loads(out)
+            texts.add(document["outputs"][0]["text"])
+            accepted.add(document["figures"]["accepted"])
+        self.assertEqual((len(texts), len(accepted)), (1, 1), "the same draws of the same distributions")
+        self.assertGreater(accepted.pop(), 0)
+
     def test_the_template_of_a_length_policy_passes_check(self):
         self.expect_passes_check(self.running_rate)
+
+    def test_check_says_beside_what_a_policy_was_checked(self):
+        chosen = ["--laws", "memory", "--policy", "running_rate"]
+        both = ["check", "--plugin", self.running_rate, "--plugin", self.bigram, *chosen]
+        code, out, err = self.run_it(*both)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"Beside what: the policy 'running_rate' was checked beside the drafter \{.*\"draft_model\"")
+        self.assertNotIn("Beside what", self.run_it(*both, "--drafter", "bigram")[1])
 
     def test_the_template_of_a_verifier_passes_check(self):
         for drafter in ('{"name": "draft_model", "model": "table:other"}', "ngram"):

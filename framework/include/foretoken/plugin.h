@@ -17,6 +17,7 @@
 
 // What the engine provides: models, caches, the device, distributions at nodes of a tree.
 #include "framework/components/host.h"
+#include "framework/components/round_model.h"
 #include "framework/decode/node_distributions.h"
 
 // Error: thrown with a message for the user.

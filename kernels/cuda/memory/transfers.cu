@@ -277,7 +277,7 @@ void CudaBackend::synchronize() {
 std::uint64_t CudaBackend::waits() const { return transfers_->waits(); }
 Mark CudaBackend::mark() {
   enter();
-  return recording() ? Mark{host_clock(), -1} : transfers_->mark();
+  return recording() || own_clock() ? Backend::mark() : transfers_->mark();
 }
 double CudaBackend::seconds(const Mark& from, const Mark& to) const { return transfers_->seconds(from, to); }
 

@@ -1,6 +1,6 @@
 // A draft model in a round of a drafter: it reads the tokens that its cache lacks, then is fed draft trees level by
-// level. What the drafters of this folder that have a model share. This module must not know how tokens are chosen or
-// which shape a tree has.
+// level. What drafters that have a model share. This module must not know how tokens are chosen or which shape a tree
+// has.
 #pragma once
 #include <functional>
 #include <memory>

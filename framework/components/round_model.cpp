@@ -1,4 +1,4 @@
-#include "drafters/round_model.h"
+#include "framework/components/round_model.h"
 
 #include <algorithm>
 

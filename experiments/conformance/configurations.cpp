@@ -15,10 +15,15 @@ constexpr std::array kTables = {"table:other", "table:far", "table:uniform"};
 
 bool must_be_given(const Option& o) { return o.standard.is_null() && !o.optional; }
 
-// Why only a user can configure an entry; empty if the kit can.
+// Why only a user can configure an entry; empty if the kit or its examples can.
 template <class T> std::string needs_a_user(const Registry<T>& registry, const std::string& name) {
-  for (const Option& o : registry.find({{"name", name}}).options)
-    if (must_be_given(o) && o.type != "model")
+  const Entry<T>& entry = registry.find({{"name", name}});
+  const auto in_examples = [&](const Option& o) {
+    return !entry.examples.empty() &&
+           std::ranges::all_of(entry.examples, [&](const json& example) { return example.contains(o.name); });
+  };
+  for (const Option& o : entry.options)
+    if (must_be_given(o) && o.type != "model" && !in_examples(o))
       return "the " + registry.what() + " '" + name + "' needs the option '" + o.name + "' (" + o.type + ": " +
              o.meaning + "); give it beside the name, as --" + registry.what() + " '{\"name\": \"" + name + "\", \"" +
              o.name + "\": ...}'";
@@ -28,7 +33,8 @@ template <class T> std::string needs_a_user(const Registry<T>& registry, const s
 // The complete config with table models for the required models that are missing: the n-th one, then the next.
 template <class T> json with_tables(const Registry<T>& registry, json config, std::size_t n) {
   for (const Option& o : registry.find(config).options)
-    if (must_be_given(o) && o.type == "model" && !config.contains(o.name)) config[o.name] = kTables[n++ % kTables.size()];
+    if (must_be_given(o) && o.type == "model" && !config.contains(o.name))
+      config[o.name] = kTables[n++ % kTables.size()];
   return registry.complete(config);
 }
 

@@ -1,5 +1,6 @@
-"""Plugins as users write them: the templates, built outside the tree against the installed package, listed, swept and
-refused if they are faulty."""
+"""Plugins as users write them, built outside the tree against the installed package, listed, swept and refused if they
+are faulty: the one of README.md and one of faults; with FORETOKEN_EVERY_SCENARIO, as in tests/nightly, the templates
+too."""
 
 import json
 import os
@@ -20,6 +21,12 @@ BASE = {"target": {"model": "experiments/models/target"},
         "engine": {"batch": 1, "device": "cpu", "threads": 1},
         "workload": {"prompts": "experiments/prompts.jsonl", "limit": 4, "max_new_tokens": 12},
         "measure": {"repeats": 1, "warmup": False}}
+
+
+TEMPLATES = {"bigram": "drafters/template", "branches": "drafters/template_tree",
+             "small_model": "drafters/template_model", "running_rate": "drafters/template_policy", "lenient": "verifiers/template"}
+OWN = {"faults": "tests/plugins/faults.cpp", "remembering": "tests/plugins/remembering.cpp", "repeat": "README.md"}
+nightly = unittest.skipUnless(os.environ.get("FORETOKEN_EVERY_SCENARIO"), "it builds a plugin of its own: tests/nightly")
 
 
 def checked(*command, **options):
@@ -47,23 +54,26 @@ class Plugins(unittest.TestCase):
         prefix = cls.here / "a prefix"
         checked("cmake", "--install", BUILD, "--prefix", prefix)
         cls.program = prefix / "bin" / "foretoken"
-        share = prefix / "share" / "foretoken"
-        cls.bigram = cls.built("bigram", share / "drafters" / "template", prefix)
-        cls.lenient = cls.built("lenient", share / "verifiers" / "template", prefix)
-        cls.branches = cls.built("branches", share / "drafters" / "template_tree", prefix)
-        cls.small_model = cls.built("small_model", share / "drafters" / "template_model", prefix)
-        cls.running_rate = cls.built("running_rate", share / "drafters" / "template_policy", prefix)
-        recipe = (share / "drafters" / "template" / "CMakeLists.txt").read_text()
-        code = {name: (SOURCE / "tests" / "plugins" / f"{name}.cpp").read_text() for name in ("faults", "remembering")}
-        code["repeat"] = example_of("README.md")
-        for name, text in code.items():
-            (cls.here / name).mkdir()
-            (cls.here / name / f"{name}.cpp").write_text(text)
-            (cls.here / name / "CMakeLists.txt").write_text(recipe.replace("bigram", name))
-        quickly = ["-DCMAKE_BUILD_TYPE=Debug"]  # they compute next to nothing
-        cls.faults = cls.built("faults", cls.here / "faults", prefix, quickly)
-        cls.repeat = cls.built("repeat", cls.here / "repeat", prefix, quickly)
-        cls.remembering = cls.built("remembering", cls.here / "remembering", prefix, quickly)
+        cls.share = prefix / "share" / "foretoken"
+        cls.recipe = (cls.share / "drafters" / "template" / "CMakeLists.txt").read_text()
+
+    def __getattr__(self, name):
+        """The path of a plugin, which is built when a test first asks for it."""
+        if name not in (*TEMPLATES, *OWN):
+            raise AttributeError(name)
+        prefix = self.here / "a prefix"
+        if name in TEMPLATES:
+            path = self.built(name, self.share / TEMPLATES[name], prefix)
+        else:
+            folder = self.here / name
+            folder.mkdir()
+            page = OWN[name]
+            (folder / f"{name}.cpp").write_text(example_of(page) if page.endswith(".md") else
+                                                (SOURCE / page).read_text())
+            (folder / "CMakeLists.txt").write_text(self.recipe.replace("bigram", name))
+            path = self.built(name, folder, prefix, ["-DCMAKE_BUILD_TYPE=Debug"])  # they compute next to nothing
+        setattr(type(self), name, path)
+        return path
 
     @classmethod
     def built(cls, name, template, prefix, more=()):
@@ -118,11 +128,13 @@ class Plugins(unittest.TestCase):
             self.assertIn(f"```cpp\n{(SOURCE / file).read_text()}```\n", (SOURCE / page).read_text(),
                           f"{page} should show {file} as it is")
 
+    @nightly
     def test_the_sweeps_of_the_templates_run(self):
         small = ("/workload/limit=2", "/workload/max_new_tokens=6", "/measure/repeats=1", "/measure/warmup=false",
                  "/engine/device=cpu", "/engine/threads=1")
         for name, runs in (("bigram", 4), ("branches", 3), ("small_model", 4), ("running_rate", 6), ("lenient", 6)):
             with self.subTest(name):
+                getattr(self, name)
                 folder = self.here / f"my {name}"
                 done = checked(self.program, "run", "sweep.json", "--quiet", "--json",
                                *(word for setting in small for word in ("--set", setting)), cwd=folder)
@@ -137,6 +149,7 @@ class Plugins(unittest.TestCase):
             ours = re.findall(r'#include (".*"|<foretoken/.*>)', file.read_text())
             self.assertEqual(ours, ["<foretoken/plugin.h>"], file)
 
+    @nightly
     def test_list_says_where_an_entry_comes_from(self):
         code, out, err = self.run_it(
             "list", "--plugin", self.bigram, "--plugin", self.lenient, "--plugin", self.bigram
@@ -150,6 +163,7 @@ class Plugins(unittest.TestCase):
         self.assertNotIn("plugin", listed["verifiers"][0])
         self.assertIn("drafter bigram", self.run_it("keys", "--plugin", self.bigram)[1])
 
+    @nightly
     def test_a_sweep_with_plugins_is_exact_and_knows_them(self):
         document = {"base": BASE, "axes": {"/drafter": [{"name": "ngram"}, {"name": "bigram"}],
                                            "/verifier": [{"name": "speculative_sampling"}, {"name": "lenient"}]}}
@@ -170,6 +184,7 @@ class Plugins(unittest.TestCase):
         again = self.sweep("both", document, "--plugin", self.bigram, "--plugin", str(changed))
         self.assertEqual([line["run"]["verifier"]["name"] for line in again[4:]], ["lenient", "lenient"])
 
+    @nightly
     def test_a_drafter_that_learns_is_measured_cold_and_warm(self):
         document = {"base": {**BASE, "drafter": {"name": "ngram"}}, "axes": {"/drafter/name": ["ngram", "remembering"]}}
         file, plugin = self.here / "learning.json", ["--plugin", self.remembering]
@@ -226,15 +241,19 @@ class Plugins(unittest.TestCase):
         spent = sum(f.get("seconds", 0) for law in report["laws"] for f in law["findings"])
         self.assertLess(spent, 60)
 
+    @nightly
     def test_the_template_of_a_drafter_passes_check(self):
         self.expect_passes_check(self.bigram)
 
+    @nightly
     def test_the_template_of_a_tree_drafter_passes_check(self):
         self.expect_passes_check(self.branches)
 
+    @nightly
     def test_the_template_of_a_drafter_with_a_model_passes_check(self):
         self.expect_passes_check(self.small_model)
 
+    @nightly
     def test_the_template_of_a_drafter_with_a_model_drafts_as_the_built_in_one(self):
         model = str(SOURCE / "experiments/models/draft")
         generate = ["generate", "--model", str(SOURCE / "experiments/models/target"), "--prompt", "The lamp had burned",
@@ -249,9 +268,11 @@ class Plugins(unittest.TestCase):
         self.assertEqual((len(texts), len(accepted)), (1, 1), "the same draws of the same distributions")
         self.assertGreater(accepted.pop(), 0)
 
+    @nightly
     def test_the_template_of_a_length_policy_passes_check(self):
         self.expect_passes_check(self.running_rate)
 
+    @nightly
     def test_check_says_beside_what_a_policy_was_checked(self):
         chosen = ["--laws", "memory", "--policy", "running_rate"]
         both = ["check", "--plugin", self.running_rate, "--plugin", self.bigram, *chosen]
@@ -260,10 +281,12 @@ class Plugins(unittest.TestCase):
         self.assertRegex(out, r"Beside what: the policy 'running_rate' was checked beside the drafter \{.*\"draft_model\"")
         self.assertNotIn("Beside what", self.run_it(*both, "--drafter", "bigram")[1])
 
+    @nightly
     def test_the_template_of_a_verifier_passes_check(self):
         for drafter in ('{"name": "draft_model", "model": "table:other"}', "ngram"):
             self.expect_passes_check(self.lenient, "--drafter", drafter, "--verifier", "lenient")
 
+    @nightly
     def test_the_template_of_a_verifier_has_the_distribution_that_it_states(self):
         report = json.loads(checked(self.program, "check", "--plugin", self.lenient, "--drafter", "ngram", "--verifier",
                                     '{"name": "lenient", "lenience": 0.5}', "--laws", "rounds,greedy", "--json"))
@@ -275,11 +298,13 @@ class Plugins(unittest.TestCase):
     def test_the_drafter_of_the_first_page_passes_check(self):
         self.expect_passes_check(self.repeat)
 
+    @nightly
     def test_check_finds_the_mistakes_that_the_pages_make(self):
         for page, name, law in (("drafters/README.md", "running_rate", "memory"),
                                 ("verifiers/README.md", "lenient", "rounds")):
             with self.subTest(name):
                 edit, = re.findall(r"^(sed -i .*) && cmake --build build$", (SOURCE / page).read_text(), re.MULTILINE)
+                getattr(self, name)
                 folder = self.here / f"mistaken {name}"
                 shutil.copytree(self.here / f"my {name}", folder, ignore=shutil.ignore_patterns("build", "results"))
                 checked("bash", "-c", edit, cwd=folder)
@@ -291,6 +316,7 @@ class Plugins(unittest.TestCase):
                 self.assertEqual((code, err), (1, ""))
                 self.assertIn(f"the law '{law}' is broken by ", out)
 
+    @nightly
     def test_trees_of_a_plugin_branch_and_change_no_text(self):
         document = {"base": {**BASE, "drafter": {"name": "branches"}},
                     "axes": {"/policy": [{"length": 3}, {"length": 3, "nodes": 16}, {"name": "running_rate"}]}}
@@ -354,6 +380,7 @@ class Plugins(unittest.TestCase):
             self.assertIn(f"✗{differing}/6", out)
             self.assertEqual((code, "outputs differ from plain decoding's" in err), (expected, expected == 1), err)
 
+    @nightly
     def test_a_document_names_its_plugins(self):
         shutil.copy(self.bigram, self.here / "beside.so")
         base = {**BASE, "drafter": {"name": "bigram"}, "sampling": {"temperature": 1}}
@@ -370,6 +397,7 @@ class Plugins(unittest.TestCase):
             self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
             self.assertIn(word, err)
 
+    @nightly
     def test_generate(self):
         arguments = [
             "generate",
@@ -424,6 +452,7 @@ class Plugins(unittest.TestCase):
         # Built by another revision, it also needs symbols that this program lacks; the error must name the ABI.
         self.refused(self.compiled("older", "void gone(); void f() { gone(); } " + abi), "another ABI")
 
+    @nightly
     def test_truncated_libraries(self):
         whole = Path(self.bigram).read_bytes()
         part = self.here / "part.so"
@@ -539,6 +568,7 @@ class Plugins(unittest.TestCase):
                 self.assertEqual((code, out, err.count("\n")), (1, "", 1), err)
                 self.assertIn(f"foretoken: {self.faults} ended the program with exit(0);", err)
 
+    @nightly
     def test_faults_while_registering_leave_nothing_behind(self):
         for function in ("foretoken_abi()", "foretoken_plugin()"):
             self.refused(self.faults, f"failed in {function}: no table was found", fault=f"throws in {function}")

@@ -47,7 +47,7 @@ class Recorder : public Chance {
 };
 
 Drawn drawn_of(const DraftTree& tree, int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)); }
-Token token_of(const DraftTree& tree, int n) { return *tree.tokens.row<Token>(n); }
+Token token_at(const DraftTree& tree, int n) { return *tree.tokens.row<Token>(n); }
 int parent_of(const DraftTree& tree, int n) { return *tree.parents.row<std::int32_t>(n); }
 
 bool equal(const std::vector<double>& a, const std::vector<double>& b) {
@@ -68,9 +68,9 @@ class Called {
       f_.fail(who + "two draws of one call have the name " + recorder_.reused +
               ", and so the same random number; name each by the node that it draws");
     for (int n = 1; n < tree.nodes && f_.holds; ++n)
-      if (drawn_of(tree, n) != Drawn::certain && token_of(tree, n) >= 0 && !drew(tree, n, r.race))
+      if (drawn_of(tree, n) != Drawn::certain && token_at(tree, n) >= 0 && !drew(tree, n, r.race))
         f_.fail(who + "node " + std::to_string(n) + " at level " + std::to_string(level_of(tree, n)) + ", called '" +
-                foretoken::name_of(drawn_of(tree, n)) + "', holds the token " + std::to_string(token_of(tree, n)) +
+                foretoken::name_of(drawn_of(tree, n)) + "', holds the token " + std::to_string(token_at(tree, n)) +
                 ", and no draw of this call gave it from the distribution that its kind and the proposal state");
   }
 
@@ -85,7 +85,7 @@ class Called {
     const std::vector<double> whole = stated(tree, node, false), rest = stated(tree, node, true);
     const bool repeatless = drawn_of(tree, node) == Drawn::without_replacement;
     for (Recorder::Draw& d : recorder_.drawn) {
-      if (d.taken || d.token != token_of(tree, node)) continue;
+      if (d.taken || d.token != token_at(tree, node)) continue;
       // Siblings of one race have no repeats, whatever they are called.
       if (!(equal(d.from, repeatless ? rest : whole) || (race && equal(d.from, rest)))) continue;
       d.taken = !race;
@@ -102,8 +102,8 @@ class Called {
     for (Token x = 0; x < d.vocab; ++x) q.push_back(d(x));
     if (!repeatless) return q;
     for (int n = 1; n < node; ++n)
-      if (parent_of(tree, n) == parent && drawn_of(tree, n) != Drawn::certain && token_of(tree, n) >= 0)
-        q[std::size_t(token_of(tree, n))] = 0;
+      if (parent_of(tree, n) == parent && drawn_of(tree, n) != Drawn::certain && token_at(tree, n) >= 0)
+        q[std::size_t(token_at(tree, n))] = 0;
     const double mass = std::accumulate(q.begin(), q.end(), 0.0);
     for (double& x : q) x = mass > 0 ? x / mass : 0;
     return q;

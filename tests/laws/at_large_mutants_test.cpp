@@ -14,7 +14,7 @@ namespace foretoken::test {
 
 using namespace conformance;
 
-namespace {
+namespace at_large {
 
 using nlohmann::json;
 
@@ -233,5 +233,5 @@ TEST(AtLargeMutants, ABudgetAboveTheLargestAtOtherOptionsIsKilledByManySequences
   EXPECT_TRUE(has(why, "above the largest that the policy states")) << why;
 }
 
-}  // namespace
+}  // namespace at_large
 }  // namespace foretoken::test

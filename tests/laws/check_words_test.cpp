@@ -17,7 +17,7 @@ namespace foretoken::test {
 
 using namespace conformance;
 
-namespace {
+namespace check_words {
 
 using nlohmann::json;
 
@@ -161,5 +161,5 @@ TEST(CheckWords, ACacheThatIsNotForgottenIsTheDraftersFault) {
         << law;
 }
 
-}  // namespace
+}  // namespace check_words
 }  // namespace foretoken::test

@@ -12,7 +12,7 @@ namespace foretoken::test {
 
 using namespace conformance;
 
-namespace {
+namespace correct_plugins_law {
 
 using nlohmann::json;
 
@@ -77,5 +77,5 @@ TEST(CorrectPlugins, AnInnerModelThatIsSkippedInOddRounds) {
                {"exact", "cache", "batch", "limits", "device"});
 }
 
-}  // namespace
+}  // namespace correct_plugins_law
 }  // namespace foretoken::test

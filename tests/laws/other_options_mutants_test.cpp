@@ -10,7 +10,7 @@ namespace foretoken::test {
 
 using namespace conformance;
 
-namespace {
+namespace other_options {
 
 using nlohmann::json;
 
@@ -241,5 +241,5 @@ TEST(OtherOptionsMutants, NamesThatComeAgainAfter128NodesAreKilledByRoundsOfNode
   EXPECT_TRUE(has(why, "nodes 128 apart") && has(why, "total variation")) << why;
 }
 
-}  // namespace
+}  // namespace other_options
 }  // namespace foretoken::test

@@ -6,7 +6,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/sentence.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using test::says;
@@ -58,4 +58,4 @@ TEST_F(Reserved, OfASequenceThatTheCacheDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

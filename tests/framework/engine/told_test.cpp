@@ -6,7 +6,7 @@
 
 #include "tests/framework/engine/engine_scenario.h"
 
-namespace foretoken::testing {
+namespace foretoken::test {
 namespace {
 
 using nlohmann::json;
@@ -133,4 +133,4 @@ TEST_F(ToldComponents, TimesOfTheBackendsOwnClock) {
 }
 
 }  // namespace
-}  // namespace foretoken::testing
+}  // namespace foretoken::test

@@ -15,6 +15,7 @@ class Recorder : public Chance {
  public:
   struct Draw {
     Token token;
+    Draws draws;
     std::vector<double> from;
     bool taken = false;  // by a node
   };
@@ -26,10 +27,10 @@ class Recorder : public Chance {
     const Philox counter = draws.counter(name);
     if (!names_.insert({draws.seed, std::to_array(counter.word)}).second && reused.empty())
       reused = "node " + std::to_string(name.node) + ", index " + std::to_string(name.index);
-    return keep(vocab, law, invert_cdf(scalar_tiles(law), vocab, draws.uniform(name)));
+    return keep(vocab, law, draws, invert_cdf(scalar_tiles(law), vocab, draws.uniform(name)));
   }
   Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override {
-    return keep(vocab, law, win_race(scalar_tiles(law), vocab, draws, position));
+    return keep(vocab, law, draws, win_race(scalar_tiles(law), vocab, draws, position));
   }
   void begin() { names_.clear(), drawn.clear(), reused.clear(); }
 
@@ -37,8 +38,8 @@ class Recorder : public Chance {
   std::string reused;  // the first name that two draws had
 
  private:
-  Token keep(int vocab, const std::function<double(Token)>& law, Token token) {
-    drawn.push_back({token, {}});
+  Token keep(int vocab, const std::function<double(Token)>& law, const Draws& draws, Token token) {
+    drawn.push_back({token, draws, {}});
     for (Token x = 0; x < vocab; ++x) drawn.back().from.push_back(law(x));
     return token;
   }
@@ -68,10 +69,11 @@ class Called {
       f_.fail(who + "two draws of one call have the name " + recorder_.reused +
               ", and so the same random number; name each by the node that it draws");
     for (int n = 1; n < tree.nodes && f_.holds; ++n)
-      if (drawn_of(tree, n) != Drawn::certain && token_at(tree, n) >= 0 && !drew(tree, n, r.race))
+      if (drawn_of(tree, n) != Drawn::certain && token_at(tree, n) >= 0 && !drew(tree, n, r))
         f_.fail(who + "node " + std::to_string(n) + " at level " + std::to_string(level_of(tree, n)) + ", called '" +
                 foretoken::name_of(drawn_of(tree, n)) + "', holds the token " + std::to_string(token_at(tree, n)) +
-                ", and no draw of this call gave it from the distribution that its kind and the proposal state");
+                ", and no draw of this call, with the seed and the stream of DraftRequest::draws, gave it from the "
+                "distribution that its kind and the proposal state");
   }
 
  private:
@@ -81,14 +83,15 @@ class Called {
     return level;
   }
   // Whether a draw that no other node took is this node's; it is then taken.
-  bool drew(const DraftTree& tree, int node, bool race) {
+  bool drew(const DraftTree& tree, int node, const DraftRequest& r) {
     const std::vector<double> whole = stated(tree, node, false), rest = stated(tree, node, true);
     const bool repeatless = drawn_of(tree, node) == Drawn::without_replacement;
     for (Recorder::Draw& d : recorder_.drawn) {
       if (d.taken || d.token != token_at(tree, node)) continue;
+      if (d.draws.seed != r.draws.seed || d.draws.stream != r.draws.stream) continue;
       // Siblings of one race have no repeats, whatever they are called.
-      if (!(equal(d.from, repeatless ? rest : whole) || (race && equal(d.from, rest)))) continue;
-      d.taken = !race;
+      if (!(equal(d.from, repeatless ? rest : whole) || (r.race && equal(d.from, rest)))) continue;
+      d.taken = !r.race;
       return true;
     }
     return false;

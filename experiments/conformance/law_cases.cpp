@@ -102,6 +102,7 @@ std::vector<TestRequest> one_long_request(int vocab, int max_new_tokens) {
 LawCase whole_run(const Candidate& c, const std::string& scenario, int batch) {
   auto requests = random_requests(batch, 5, 12, 24, 13);
   requests.back().prompt = one_long_request(5, 0).front().prompt;
+  for (TestRequest& r : requests) r.sampling = Sampling{.temperature = 1, .seed = 3 + r.stream % 5};
   return {scenario,
           [s = under_all_budgets(c), batch, requests = std::move(requests)] {
             ReferenceBackend b;

@@ -8,6 +8,15 @@ namespace {
 
 using nlohmann::json;
 
+// Throws what the component throws as it is made.
+template <class T> void expect_made(const Registry<T>& registry, const json& config, const Registries& registries) {
+  ReferenceBackend backend;
+  const Models models = table_models({});
+  PagePool pool(backend, models.target->info().kv.page_bytes(1), 4);
+  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &registries});
+  (void)registry.make(config, host);
+}
+
 // Nothing where a component refuses these options, or the verifier the drafter that has them.
 template <class T> void add(const Candidate& c, const Registry<T>& registry, json ComponentConfigs::* which,
                             std::vector<OtherCandidate>& all) {
@@ -19,6 +28,7 @@ template <class T> void add(const Candidate& c, const Registry<T>& registry, jso
       if (given.at(key) != value) changed[key] = value;
     s.configs.*which = config;
     try {
+      expect_made(registry, config, s.registries);
       if (sound(s.registries, s.configs.drafter, s.configs.verifier))
         all.push_back({candidate(s, c.own_policy, c.own_verifier), changed.dump()});
     } catch (const Error&) {

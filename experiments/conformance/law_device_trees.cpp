@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <span>
 
-#include "experiments/conformance/laws.h"
+#include "experiments/conformance/whole_runs.h"
 #include "framework/components/pairing.h"
 
 namespace foretoken::conformance {
@@ -52,7 +52,8 @@ class Forest {
     std::vector<std::string> verdicts;
     long accepted = 0, rejected = 0;
   };
-  Made judge(const Subject& subject, Backend& backend) const {
+  // Trees are judged in one batch, or each alone.
+  Made judge(const Subject& subject, Backend& backend, bool alone = false) const {
     const Models models = table_models({.vocab = c_.vocab});
     PagePool pool(backend, 64, 1);
     Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
@@ -65,12 +66,22 @@ class Forest {
     const std::vector<DraftTree> trees = drawn_trees(backend, q, soundness.race);
     std::vector<Draws> draws;
     for (int i = 0; i < c_.trees; ++i) draws.push_back(draws_of(i));
-    Staging staging(backend);
-    const std::vector<std::uint32_t> positions(draws.size(), kPosition);
-    const Trials trials(backend, trees, p, draws, positions, staging, raw);
     const Tensor verdicts = backend.allocate({c_.trees, std::int64_t(sizeof(Verdict))}, DType::u8);
-    verifier->verify(backend, trials, verdicts);
-    return read(backend, trials.tokens(), verdicts);
+    std::vector<Token> tokens;
+    int row = 0;
+    for (int i = 0, count = alone ? 1 : c_.trees; i < c_.trees; i += count) {
+      const auto batch = std::span(trees).subspan(std::size_t(i), std::size_t(count));
+      int rows = 0;
+      for (const DraftTree& t : batch) rows += t.nodes;
+      Staging staging(backend);
+      const Trials trials(backend, batch, p.slice(row, rows), std::span(draws).subspan(std::size_t(i), batch.size()),
+                          std::vector<std::uint32_t>(batch.size(), kPosition), staging,
+                          raw ? raw.slice(row, rows) : Distributions());
+      verifier->verify(backend, trials, verdicts.rows(i, count));
+      add_tokens(backend, trials.tokens(), tokens);
+      row += rows;
+    }
+    return read(backend, std::move(tokens), verdicts);
   }
 
  private:
@@ -155,12 +166,17 @@ class Forest {
     }
   }
 
-  Made read(Backend& backend, const Tensor& tokens, const Tensor& verdicts) const {
-    Made made;
-    const Tensor all = Tensor::host(tokens.shape(), DType::i32), written = Tensor::host(verdicts.shape(), DType::u8);
-    backend.copy(tokens, all), backend.copy(verdicts, written);
+  static void add_tokens(Backend& backend, const Tensor& tokens, std::vector<Token>& all) {
+    const Tensor copy = Tensor::host(tokens.shape(), DType::i32);
+    backend.copy(tokens, copy);
     backend.synchronize();
-    made.tokens.assign(all.data<Token>(), all.data<Token>() + all.elements());
+    all.insert(all.end(), copy.data<Token>(), copy.data<Token>() + copy.elements());
+  }
+  Made read(Backend& backend, std::vector<Token> tokens, const Tensor& verdicts) const {
+    Made made{.tokens = std::move(tokens), .verdicts = {}};
+    const Tensor written = Tensor::host(verdicts.shape(), DType::u8);
+    backend.copy(verdicts, written);
+    backend.synchronize();
     for (int i = 0; i < c_.trees; ++i) {
       const auto& v = *reinterpret_cast<const Verdict*>(written.row<std::uint8_t>(i));
       made.verdicts.push_back(std::to_string(v.length) + " accepted, then " + std::to_string(v.next) + ": nodes " +
@@ -178,14 +194,11 @@ class Forest {
   Tensor p_, q_;
 };
 
-}  // namespace
-
-Finding same_tree_verdicts(const Subject& subject, const DeviceTreesCase& c, Backend& reference, Backend& other) {
+Finding compare(const Subject& subject, const std::string& how, const DeviceTreesCase& c, const Forest::Made& a,
+                const Forest::Made& b) {
   Finding f{.what = subject.configs.verifier.dump()};
-  const Forest forest(c, soundness_of(subject.registries, subject.configs.verifier).takes);
-  const Forest::Made a = forest.judge(subject, reference), b = forest.judge(subject, other);
   const std::string where =
-      subject.configs.verifier.dump() + ", " + other.description() + ", vocabulary " + std::to_string(c.vocab) + ": ";
+      subject.configs.verifier.dump() + ", " + how + ", vocabulary " + std::to_string(c.vocab) + ": ";
   f.cases = c.trees, f.accepted = a.accepted, f.rejected = a.rejected;
   if (a.tokens != b.tokens) f.fail(where + "equal distributions give other draws");
   for (std::size_t i = 0; i < a.verdicts.size(); ++i)
@@ -193,6 +206,19 @@ Finding same_tree_verdicts(const Subject& subject, const DeviceTreesCase& c, Bac
       f.fail(where + "the verdict of tree " + std::to_string(i) + " is [" + b.verdicts[i] + "] instead of [" +
              a.verdicts[i] + "]");
   return f;
+}
+
+}  // namespace
+
+Finding same_tree_verdicts(const Subject& subject, const DeviceTreesCase& c, Backend& reference, Backend& other) {
+  const Forest forest(c, soundness_of(subject.registries, subject.configs.verifier).takes);
+  return compare(subject, other.description(), c, forest.judge(subject, reference), forest.judge(subject, other));
+}
+
+Finding same_verdicts_alone(const Subject& subject, const DeviceTreesCase& c) {
+  ReferenceBackend backend;
+  const Forest forest(c, soundness_of(subject.registries, subject.configs.verifier).takes);
+  return compare(subject, "in a batch", c, forest.judge(subject, backend, true), forest.judge(subject, backend));
 }
 
 }  // namespace foretoken::conformance

@@ -34,7 +34,8 @@ RoundCase confident_family(Drawn drawn, int gap, int seed);
 // token, which would be accepted, is rare. The tree is too large to be enumerated.
 RoundCase long_family(Drawn drawn, int siblings, int seed);
 // A random tree of at most `nodes` nodes. Every family is of one of these kinds; where certain guesses are among them,
-// some families have one guess beside the others, and some have an absent node.
+// some families have one guess beside the others, and some have an absent node. Two of three lie where positions become
+// multiples of high powers of two.
 RoundCase random_round(const std::vector<Drawn>& kinds, int nodes, int vocab, int seed);
 // Too large to be enumerated: many families of up to six siblings; a chain of which every level is random.
 RoundCase large_round(const std::vector<Drawn>& kinds, int nodes, int seed);

@@ -8,6 +8,7 @@
 #include "experiments/conformance/other_options.h"
 #include "experiments/conformance/round_cases.h"
 #include "experiments/conformance/turns_backend.h"
+#include "experiments/conformance/whole_runs.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
@@ -190,6 +191,8 @@ Cases round_cases(const Candidate& c, const Environment&) {
   };
   add(c.subject, round_cases_of(c.soundness));
   add_sampled(c.subject, c.soundness, all);
+  all.push_back({"trees judged in a batch and alone",
+                 [s = c.subject] { return same_verdicts_alone(s, {.vocab = 13, .trees = 100}); }});
   add_in_order<Backwards>(c.subject, "the last tree judged first", all);
   add_in_order<Turns>(c.subject, "trees judged at once", all);
   for (const json& verifier : other_options(c.subject.registries.verifiers, c.subject.configs.verifier)) {

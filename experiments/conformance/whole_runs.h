@@ -15,6 +15,9 @@ Subject under_all_budgets(const Candidate& c);
 Finding drawn_as_called(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                         std::span<const TestRequest> requests);
 
+// Of the law `rounds`: the verdicts of many trees are those of each tree alone.
+Finding same_verdicts_alone(const Subject& subject, const DeviceTreesCase& c);
+
 // Of the law `memory`, without an engine: in a batch of 24 sequences, through 72 rounds, a length policy gives each the
 // budget that a policy gives which saw this sequence alone, and none above LengthPolicy::most(); and thousands of
 // sequences that ended leave no memory in use.

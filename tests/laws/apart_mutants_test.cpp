@@ -37,6 +37,7 @@ enum class ApartFault {
   keeps_stopped,
   keeps_cancelled,
   forgets_by_half_an_id,
+  by_address,
   shorter_in_company  // drafts one token while it knows another sequence of the stream
 };
 
@@ -89,6 +90,8 @@ class Followers : public Drafter {
         return s.id % 1000;
       case ApartFault::by_half_an_id:
         return std::uint32_t(s.id);
+      case Fault::by_address:
+        return reinterpret_cast<std::uintptr_t>(&s);
       default:
         return s.id;
     }
@@ -135,6 +138,11 @@ TEST(ApartMutants, KeepingWhatWasCancelledIsKilledByIdsThatComeAgainInARunOfThre
 
 TEST(ApartMutants, ForgettingByHalfAnIdIsKilledByIdsThatAreFarApart) {
   const std::string why = broken(ApartFault::forgets_by_half_an_id);
+  EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
+}
+
+TEST(ApartMutants, TablesByTheAddressOfASequenceAreKilledByIdsThatComeAgain) {
+  const std::string why = broken(Fault::by_address);
   EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
 }
 

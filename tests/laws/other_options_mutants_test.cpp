@@ -37,13 +37,16 @@ TEST(OtherOptions, AreBothEndsOfTheDeclaredRangeAndValuesBetween) {
     if (other["width"] == 3 && other["share"] != 0.5) shares.push_back(other["share"]);
   }
   for (const int width : {1, 2, 4, 6, 40}) EXPECT_NE(std::ranges::find(widths, json(width)), widths.end()) << width;
-  for (const double share : {0.0, 0.25, 0.75, 1.0}) EXPECT_NE(std::ranges::find(shares, json(share)), shares.end());
+  for (const double share : {0.0, 0.25, 1.0}) EXPECT_NE(std::ranges::find(shares, json(share)), shares.end());
+  for (const double third : {0.0, 1.0 / 3, 2.0 / 3})
+    EXPECT_TRUE(std::ranges::any_of(shares, [&](const json& x) { return x > third && x < third + 1.0 / 3; })) << third;
 }
 
 enum class Fault {
   none,
   warmer_below_level_16,
   names_of_128_nodes,
+  seed_of_its_own,
   second_branch_as_first_from_width_4,
   cut_by_its_own_token_from_width_4
 };
@@ -84,6 +87,7 @@ class Wide : public Drafter {
     const Distributions q = after(context, warp);
     const int node = tree.nodes;
     TokenDraw draw = r.draw(fault_ == Fault::names_of_128_nodes ? node % 128 : node, level, k);
+    if (fault_ == Fault::seed_of_its_own) draw.draws.seed = 1;
     draw.to = tree.tokens.row<Token>(node);
     backend_.draw(q, {&draw, 1}, {});
     if (fault_ == Fault::cut_by_its_own_token_from_width_4 && width_ >= 4 && k > 2 && *draw.to == 0) return false;
@@ -119,6 +123,17 @@ Candidate wide(Fault fault) {
                    false);
 }
 
+TEST(OtherOptions, ThatADrafterRefusesAsItIsMadeAreLeftOut) {
+  const json drafter{{"name", "ngram"}};
+  const Candidate c =
+      candidate({all_registries(), {drafter, {{"name", "fixed"}, {"length", 4}}, {{"name", "target_match"}}}}, false);
+  EXPECT_GT(with_other_options(c).size(), 4u);
+  for (const OtherCandidate& other : with_other_options(c)) {
+    const json& o = other.candidate.subject.configs.drafter;
+    EXPECT_LE(o.at("shortest"), o.at("longest")) << other.options;
+  }
+}
+
 TEST(OtherOptions, ADrafterWithoutAFaultHolds) {
   for (const char* law : {"causal", "limits", "memory"}) EXPECT_EQ(broken(law, wide(Fault::none)), "") << law;
 }
@@ -133,6 +148,11 @@ TEST(OtherOptionsMutants, NamesThatComeAgainAfter128NodesAreKilledByBudgetsOfAll
   EXPECT_TRUE(has(why, "two draws of one call have the name node ")) << why;
 }
 
+TEST(OtherOptionsMutants, ASeedOfItsOwnIsKilledByBudgetsOfAllSizes) {
+  const std::string why = broken("causal", wide(Fault::seed_of_its_own));
+  EXPECT_TRUE(has(why, "with the seed and the stream of DraftRequest::draws")) << why;
+}
+
 TEST(OtherOptionsMutants, TreesThatAreWrongFromWidth4OnAreKilledAtThatWidth) {
   const std::string drawn = broken("limits", wide(Fault::second_branch_as_first_from_width_4));
   EXPECT_TRUE(has(drawn, "\"width\":") && has(drawn, "from another distribution than the target's")) << drawn;
@@ -140,7 +160,7 @@ TEST(OtherOptionsMutants, TreesThatAreWrongFromWidth4OnAreKilledAtThatWidth) {
   EXPECT_TRUE(has(cut, "\"width\":") && has(cut, "depends on its own token")) << cut;
 }
 
-enum class RuleFault { none, in_static, too_often_below_a_third, too_often_between, names_of_128_nodes };
+enum class RuleFault { none, in_static, too_often_below_a_third, too_often_between, names_of_128_nodes, at_64 };
 
 // Speculative sampling on chains and trees of independent draws and guesses, with lenience.
 struct Lenient {
@@ -152,13 +172,15 @@ struct Lenient {
     Verdict& v = fault == RuleFault::in_static ? shared : own;
     v.length = 0;
     const bool between = fault == RuleFault::too_often_between && lenience > 0.6 && lenience < 0.8,
-               below = fault == RuleFault::too_often_below_a_third && lenience < 0.33;
+               below = fault == RuleFault::too_often_below_a_third && lenience < 0.33,
+               at_64 = fault == RuleFault::at_64 && t.position % 64 == 0;
     for (int node = 0;;) {
       auto r = lane.open(t.p(node), t.q(node));
       int chosen = -1;
       for (int c = t.child(node, node); c >= 0 && chosen < 0; c = t.child(node, c)) {
         const Token x = t.tokens[c];
-        const double ratio = r(x) / (lenience * (t.certain(c) ? 1 : t.q(node)(x))) * (between || below ? 1.1 : 1);
+        const double ratio =
+            r(x) / (lenience * (t.certain(c) ? 1 : t.q(node)(x))) * (between || below || at_64 ? 1.1 : 1);
         const int name = fault == RuleFault::names_of_128_nodes ? c % 128 : c;
         if (lane.accept(ratio, {Role::accept, std::uint32_t(name), 0}))
           chosen = c;
@@ -229,6 +251,34 @@ TEST(OtherOptionsMutants, ARuleThatIsWrongInAPartOfItsRangeIsKilledByRoundsOfTha
     const std::string why = broken("rounds", lenient(fault));
     EXPECT_TRUE(has(why, "total variation")) << int(fault) << ": " << why;
   }
+}
+
+TEST(OtherOptionsMutants, ARuleThatIsWrongAtMultiplesOf64IsKilledByRounds) {
+  const std::string why = broken("rounds", lenient(RuleFault::at_64));
+  EXPECT_TRUE(has(why, "random tree of ") && has(why, "total variation")) << why;
+}
+
+// The rule, whose verdict of the ninth tree of a batch and of those after it has one token less.
+class Shorter : public Verifier {
+ public:
+  Soundness soundness() const override { return {.takes = {Drawn::certain, Drawn::chain, Drawn::independent}}; }
+  void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
+    rule_.verify(backend, trials, verdicts);
+    for (int i = 8; i < trials.count(); ++i)
+      if (auto& v = *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)); v.length > 0)
+        v.finish(v.tokens[--v.length]);
+  }
+
+ private:
+  RuleVerifier<Lenient> rule_{Lenient{1, RuleFault::none}};
+};
+
+TEST(OtherOptionsMutants, AShorterVerdictInALargeBatchIsKilledByTreesJudgedAlone) {
+  Candidate c = lenient(RuleFault::none);
+  c.subject.registries.verifiers.replace("lenient",
+                                         {"", "", {}, [](const json&, Host&) { return std::make_unique<Shorter>(); }});
+  const std::string why = broken("rounds", candidate(c.subject, false));
+  EXPECT_TRUE(has(why, "trees judged in a batch and alone: ")) << why;
 }
 
 TEST(OtherOptionsMutants, AVerdictInAStaticVariableIsKilledByTreesJudgedAtOnce) {

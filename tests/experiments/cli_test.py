@@ -143,7 +143,7 @@ class Program(InFolder):
         self.assertEqual(marked.replace("[", "").replace("]", ""), plain)
 
     def test_generate_writes_json(self):
-        prompt = ("--prompt", "The lamp had burned low when", "--draft", str(MODELS / "draft"), "--max-new-tokens", "12")
+        prompt = ("--prompt", "The lamp had burned low when", "--draft", str(MODELS / "draft"))
         _, plain, _ = self.run_it(*self.generate(*prompt))
         status, out, err = self.run_it(*self.generate(*prompt, "--json"))
         self.assertEqual((status, err), (0, ""))

@@ -160,7 +160,8 @@ class DraftsDynamic : public Drafter {
 }  // namespace
 
 Entry<Drafter> draft_dynamic() {
-  return {"a tree of the most probable paths of a smaller model of the same vocabulary", "arXiv 2406.16858",
+  return {"a tree of the most probable paths of a smaller model of the same vocabulary",
+          "arXiv 2406.16858",
           with_model(
               {{"width", "integer", 10, "children of an expanded node, 1 to 255", false, 1, kMaxNodes - 1},
                {"expand", "integer", 10, "the most nodes expanded on each level, 1 to 255", false, 1, kMaxNodes - 1}}),

@@ -61,7 +61,8 @@ class DraftModel : public Drafter {
 }  // namespace
 
 Entry<Drafter> draft_model() {
-  return {"a chain drawn from a smaller model of the same vocabulary", "arXiv 2211.17192, 2302.01318",
+  return {"a chain drawn from a smaller model of the same vocabulary",
+          "arXiv 2211.17192, 2302.01318",
           with_model({draft_temperature()}),
           [](const nlohmann::json& o, Host& host) {
             const std::optional<float> temperature = read_draft_temperature(o, "draft_model");

@@ -14,7 +14,7 @@
 namespace foretoken {
 namespace {
 
-constexpr int kInputs = 256;        // inputs of the product that makes the rows
+constexpr int kInputs = 256;                        // inputs of the product that makes the rows
 constexpr double kOutOfCaches = double(512 << 20);  // bytes
 constexpr int kMostLayers = 16;
 

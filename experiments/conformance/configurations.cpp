@@ -49,8 +49,8 @@ template <class T> std::vector<json> configurations(const Registry<T>& registry,
   const Entry<T>& entry = registry.find({{"name", name}});
   std::vector<json> examples = entry.examples;
   if (examples.empty()) examples.push_back(json::object());
-  const bool has_model = std::ranges::any_of(
-      entry.options, [](const Option& o) { return must_be_given(o) && o.type == "model"; });
+  const bool has_model =
+      std::ranges::any_of(entry.options, [](const Option& o) { return must_be_given(o) && o.type == "model"; });
   // Every table model has its turn: what a drafter does wrong may show beside one target alone.
   const std::size_t count = has_model ? std::max(examples.size(), kTables.size()) : examples.size();
   std::vector<json> all;

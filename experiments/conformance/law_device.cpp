@@ -130,7 +130,8 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
             {}};
   if (soundness.raw) in.raw = backend.distributions(in.p.logits, std::vector<Warp>(std::size_t(in.p.count()), Warp{1}));
   in.tokens = draw_chains(backend, m, in.q, soundness.race);
-  Made made{dense_bytes(host_of(backend, in.p.rows)), dense_bytes(host_of(backend, in.q.rows)), dense_bytes(in.tokens), {}};
+  Made made{
+      dense_bytes(host_of(backend, in.p.rows)), dense_bytes(host_of(backend, in.q.rows)), dense_bytes(in.tokens), {}};
   for (const Drawn kind : soundness.takes) judge(*verifier, backend, m, in, kind, made);
   return made;
 }

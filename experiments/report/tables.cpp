@@ -33,7 +33,8 @@ std::string left_out_of(const LeftOutTurns& turns) {
          std::to_string(turns.context) + " tokens";
 }
 
-// "no draft: context 58 %": the reasons for which at least one round of twenty verified no draft, but for ends of outputs.
+// "no draft: context 58 %": the reasons for which at least one round of twenty verified no draft, but for ends of
+// outputs.
 std::string no_draft_of(const SideFigures& side) {
   std::string found;
   for (const auto& [reason, rounds] : side.no_draft)

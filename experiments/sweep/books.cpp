@@ -89,7 +89,8 @@ void Books::add_round(std::size_t job, const SequenceReport& r, Clock::time_poin
   ++s.rounds, s.drafted += r.drafted, s.tested += r.tested(), s.accepted += r.accepted,
       s.tokens += long(r.emitted.size());
   if (steady) s.steady_tokens += long(r.emitted.size());
-  count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted), children_.add(r), no_draft_.add(r);
+  count(drafted_at_, r.depth), count(tested_at_, r.tested()), count(accepted_at_, r.accepted), children_.add(r),
+      no_draft_.add(r);
   count(s.tested_at, r.tested()), count(s.accepted_at, r.accepted);
   if (int(histogram_.size()) <= r.accepted) histogram_.resize(std::size_t(r.accepted + 1), 0);
   ++histogram_[std::size_t(r.accepted)];

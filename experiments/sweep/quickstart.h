@@ -1,5 +1,6 @@
-// `foretoken quickstart`: the sweep of configs/quickstart.json over the demo models, with its tables. The workload is the
-// same on every machine, so that two tables can be compared; a fast machine measures more alternations. This module must not know how a run is measured.
+// `foretoken quickstart`: the sweep of configs/quickstart.json over the demo models, with its tables. The workload is
+// the same on every machine, so that two tables can be compared; a fast machine measures more alternations. This module
+// must not know how a run is measured.
 #pragma once
 #include <string>
 #include <vector>

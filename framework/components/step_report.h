@@ -32,13 +32,13 @@ struct TestedLevel {
 
 // Why a round verified a bare root.
 enum class NoDraft : std::uint8_t {
-  drafted,   // it did not
-  policy,    // the length policy asked for no draft
-  end,       // the output ends with the next token, which is never fed
-  rows,      // the step had no rows for guesses, or the drafter's model has yet to read earlier tokens
-  pages,     // the page pool had no pages for guesses, or none for the drafter's model
-  context,   // the context of the drafter's model is full
-  nothing,   // the drafter proposed nothing
+  drafted,  // it did not
+  policy,   // the length policy asked for no draft
+  end,      // the output ends with the next token, which is never fed
+  rows,     // the step had no rows for guesses, or the drafter's model has yet to read earlier tokens
+  pages,    // the page pool had no pages for guesses, or none for the drafter's model
+  context,  // the context of the drafter's model is full
+  nothing,  // the drafter proposed nothing
   count
 };
 const char* name_of(NoDraft why);  // "policy", "end", ...
@@ -46,16 +46,16 @@ const char* name_of(NoDraft why);  // "policy", "end", ...
 // One sequence in one step.
 struct SequenceReport {
   SequenceId id = 0;
-  int prompt_rows = 0;                   // rows fed before the root: prompt tokens, and what the cache lacked
-  bool judged = false;                   // the tree was verified, and its tokens were appended
-  int drafted = 0;                       // nodes below the root, without absent ones
-  int depth = 0;                         // levels of these: positions that could have been accepted
-  int accepted = 0;                      // accepted nodes that are part of the output; a verifier may accept more than
-                                         // a stop token or a stop rule leaves (Outcome::verdict has all)
+  int prompt_rows = 0;  // rows fed before the root: prompt tokens, and what the cache lacked
+  bool judged = false;  // the tree was verified, and its tokens were appended
+  int drafted = 0;      // nodes below the root, without absent ones
+  int depth = 0;        // levels of these: positions that could have been accepted
+  int accepted = 0;     // accepted nodes that are part of the output; a verifier may accept more than
+                        // a stop token or a stop rule leaves (Outcome::verdict has all)
   NoDraft no_draft = NoDraft::drafted;
   bool rejected = false;                 // the accepted path ended at a node whose children were all rejected
   std::vector<TestedLevel> levels = {};  // [tested()], from below the root down, as far as the output goes
-  std::vector<Token> emitted;            // what was kept: accepted + 1 tokens; accepted where the output ended with them
+  std::vector<Token> emitted;  // what was kept: accepted + 1 tokens; accepted where the output ended with them
   Finish finish = Finish::running;
 
   int tested() const { return accepted + rejected; }  // levels that were tested, up to a rejection or the output's end

@@ -127,7 +127,7 @@ NoDraft Engine::no_draft(const Scheduled& s) {
     return NoDraft::context;
   if (s.catches_up && !caches.empty()) return NoDraft::rows;
   return std::ranges::any_of(caches, [&](const auto& c) { return c->lacked_pages(q); }) ? NoDraft::pages
-                                                                                         : NoDraft::nothing;
+                                                                                        : NoDraft::nothing;
 }
 
 std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {

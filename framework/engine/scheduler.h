@@ -37,13 +37,13 @@ struct Queues {
 
 struct Scheduled {
   Active* active = nullptr;
-  int chain = 0;      // tokens fed before the root
-  bool root = false;  // the last token is fed too, and the sequence gets a verdict
-  Budget room;        // the largest budget of the tree, its root included; {} where the root is not fed
-  Budget wanted{};    // the policy's budget
-  Budget budget{};    // the policy's budget, cut to `room`
-  bool short_of_pages = false;          // `room` has fewer nodes than rows would allow
-  bool catches_up = false;              // the drafter's model gets fewer rows than it has tokens to read
+  int chain = 0;                // tokens fed before the root
+  bool root = false;            // the last token is fed too, and the sequence gets a verdict
+  Budget room;                  // the largest budget of the tree, its root included; {} where the root is not fed
+  Budget wanted{};              // the policy's budget
+  Budget budget{};              // the policy's budget, cut to `room`
+  bool short_of_pages = false;  // `room` has fewer nodes than rows would allow
+  bool catches_up = false;      // the drafter's model gets fewer rows than it has tokens to read
   NoDraft no_draft = NoDraft::drafted;  // of the tree that the drafter returned
   int rows() const { return chain + room.nodes; }
 };

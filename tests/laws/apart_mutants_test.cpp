@@ -55,7 +55,8 @@ class Followers : public Drafter {
       for (; table.seen < tokens.size(); ++table.seen) table.followers[tokens[table.seen - 1]] = tokens[table.seen];
       Token last = tokens.back();
       streams_[requests[i].sequence->stream].insert(requests[i].sequence->id);
-      const bool shorter = fault_ == ApartFault::shorter_in_company && streams_.at(requests[i].sequence->stream).size() > 1;
+      const bool shorter =
+          fault_ == ApartFault::shorter_in_company && streams_.at(requests[i].sequence->stream).size() > 1;
       for (int n = 0; n < (shorter ? 1 : requests[i].budget.chain()) && table.followers.contains(last); ++n)
         trees[i].guess(n, last = table.followers.at(last));
     }
@@ -90,7 +91,7 @@ class Followers : public Drafter {
         return s.id % 1000;
       case ApartFault::by_half_an_id:
         return std::uint32_t(s.id);
-      case Fault::by_address:
+      case ApartFault::by_address:
         return reinterpret_cast<std::uintptr_t>(&s);
       default:
         return s.id;
@@ -117,18 +118,21 @@ std::string broken(ApartFault fault, const std::string& scenario = "") {
 TEST(ApartMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(ApartFault::none), ""); }
 
 TEST(ApartMutants, TablesThatTwoSequencesShareAreKilledByOneBesideAnother) {
-  for (const ApartFault fault : {ApartFault::by_stream, ApartFault::by_first_tokens, ApartFault::by_id_modulo, ApartFault::by_half_an_id}) {
+  for (const ApartFault fault :
+       {ApartFault::by_stream, ApartFault::by_first_tokens, ApartFault::by_id_modulo, ApartFault::by_half_an_id}) {
     const std::string why = broken(fault);
     EXPECT_TRUE(has(why, " of the same stream and the same first tokens")) << int(fault) << ": " << why;
   }
 }
 
 TEST(ApartMutants, ForgettingThreeCallsLaterIsKilledByIdsThatComeAgain) {
-  EXPECT_TRUE(has(broken(ApartFault::forgets_late), "Drafter::forget must drop all")) << broken(ApartFault::forgets_late);
+  EXPECT_TRUE(has(broken(ApartFault::forgets_late), "Drafter::forget must drop all"))
+      << broken(ApartFault::forgets_late);
 }
 
 TEST(ApartMutants, KeepingWhatAStopTokenEndedIsKilledByIdsThatComeAgain) {
-  EXPECT_TRUE(has(broken(ApartFault::keeps_stopped), "Drafter::forget must drop all")) << broken(ApartFault::keeps_stopped);
+  EXPECT_TRUE(has(broken(ApartFault::keeps_stopped), "Drafter::forget must drop all"))
+      << broken(ApartFault::keeps_stopped);
 }
 
 TEST(ApartMutants, KeepingWhatWasCancelledIsKilledByIdsThatComeAgainInARunOfThreeSequences) {
@@ -142,7 +146,7 @@ TEST(ApartMutants, ForgettingByHalfAnIdIsKilledByIdsThatAreFarApart) {
 }
 
 TEST(ApartMutants, TablesByTheAddressOfASequenceAreKilledByIdsThatComeAgain) {
-  const std::string why = broken(Fault::by_address);
+  const std::string why = broken(ApartFault::by_address);
   EXPECT_TRUE(has(why, "Drafter::forget must drop all")) << why;
 }
 

@@ -21,7 +21,7 @@ std::vector<Subject> everything(int length) {
 }
 
 using CacheLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&,
-                                 std::span<const TestRequest>);
+                             std::span<const TestRequest>);
 
 Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
                   std::span<const TestRequest> requests) {
@@ -59,8 +59,8 @@ TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
   const auto requests = random_requests(10, 4, 12, 24, 6);
   expect(cache_law, everything(5),
-         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b, table_models(kCacheTable),
-         requests);
+         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b,
+         table_models(kCacheTable), requests);
 }
 
 // A drafter's own model class, around a model that the host loaded.

@@ -21,7 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-
 CheckReport report_on(const Registries& registries, const json& drafter, const json& verifier,
                       const std::vector<std::string>& laws) {
   Environment environment;
@@ -159,8 +158,7 @@ TEST(CheckInner, SiblingsWithoutRepeatsThatAreJudgedAsIndependentFailLimits) {
   const json verifier{{"name", "siblings"}};
   const std::vector<std::string> laws{"limits"};
   expect_shown(report_on(judging_siblings<WithoutReplacement<false>>(), kDraftModel, verifier, laws), laws);
-  const CheckReport planted =
-      report_on(judging_siblings<WithoutReplacement<true>>(), kDraftModel, verifier, laws);
+  const CheckReport planted = report_on(judging_siblings<WithoutReplacement<true>>(), kDraftModel, verifier, laws);
   EXPECT_EQ(broken(planted), std::set<std::string>{"limits"});
   ASSERT_FALSE(planted.sentences.empty());
   EXPECT_NE(planted.sentences[0].find("total variation"), std::string::npos) << planted.sentences[0];

@@ -19,7 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-
 Environment environment() {
   Environment e;
   e.devices.push_back({"cpu", [] { return make_cpu_backend(1); }});

@@ -40,7 +40,7 @@ class DeepChain : public Drafter {
     for (Token x = 0; x < vocab_; ++x) logits.row<float>(0)[x] = 0.4f * float(x);
     const Warp warp = r.sequence->sampling.warp(),
                warmer{.temperature = fault_ == DeepFault::warmer_from_level_six && level >= 6 ? 1.01f * warp.temperature
-                                                                                          : warp.temperature};
+                                                                                              : warp.temperature};
     const Distributions from = backend_.distributions(logits, {&warp, 1});
     TokenDraw draw = r.draw(fault_ == DeepFault::names_of_five_levels ? 1 + (level - 1) % 5 : level, level);
     draw.to = tree.tokens.row<Token>(level);

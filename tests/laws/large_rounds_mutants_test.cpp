@@ -125,10 +125,10 @@ TEST_P(LargeRounds, OfRacesHoldWithoutAFault) { EXPECT_EQ(broken<EagerRace>(Roun
 
 TEST_P(LargeRounds, OfRacesKillWhatShowsInThemAlone) {
   std::vector<std::pair<RoundFault, const char*>> faults{{RoundFault::from_level_21, "64 deep"},
-                                                    {RoundFault::from_level_51, "64 deep"},
-                                                    {RoundFault::in_long_texts, "64 deep"},
-                                                    {RoundFault::deep_guesses_at_0, "temperature 0"},
-                                                    {RoundFault::from_token_256, "257 tokens"}};
+                                                         {RoundFault::from_level_51, "64 deep"},
+                                                         {RoundFault::in_long_texts, "64 deep"},
+                                                         {RoundFault::deep_guesses_at_0, "temperature 0"},
+                                                         {RoundFault::from_token_256, "257 tokens"}};
   if (GetParam() != Drawn::chain) faults.emplace_back(RoundFault::of_200_nodes, "256 nodes");
   for (const auto& [fault, where] : faults) {
     const std::string why = broken<EagerRace>(fault, GetParam());

@@ -10,7 +10,7 @@ namespace foretoken::test {
 
 using namespace conformance;
 
-namespace other_options {
+namespace other_options_mutants {
 
 using nlohmann::json;
 
@@ -291,5 +291,5 @@ TEST(OtherOptionsMutants, NamesThatComeAgainAfter128NodesAreKilledByRoundsOfNode
   EXPECT_TRUE(has(why, "nodes 128 apart") && has(why, "total variation")) << why;
 }
 
-}  // namespace other_options
+}  // namespace other_options_mutants
 }  // namespace foretoken::test

@@ -29,7 +29,8 @@ struct Chairs : Document {
     json document = run();
     document[registry.what()] = config;
     if (registry.what() != "drafter") document["drafter"] = {{"name", "ngram"}};
-    if (registry.what() != "verifier") document["verifier"] = {{"name", "target_match"}};  // it takes every kind of node
+    if (registry.what() != "verifier")
+      document["verifier"] = {{"name", "target_match"}};  // it takes every kind of node
     if (registry.what() != "policy") document["policy"] = {{"name", "fixed"}, {"length", 8}, {"nodes", 64}};
     engine(complete_run(document, registries, "test"));
     const json& options = made.at(registry.what() + " " + name);

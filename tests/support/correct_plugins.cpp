@@ -200,9 +200,13 @@ const Option kModel{"model", "model", nullptr, "the draft model"};
 
 Entry<Drafter> drafter(std::vector<Option> options, const Needs& needs,
                        std::function<std::unique_ptr<Drafter>(const json&, Host&)> make) {
-  return {
-      "correct",      "", std::move(options), std::move(make), [needs](const json&, const ModelInfo&) { return needs; },
-      {}, "libcorrect.so"};
+  return {"correct",
+          "",
+          std::move(options),
+          std::move(make),
+          [needs](const json&, const ModelInfo&) { return needs; },
+          {},
+          "libcorrect.so"};
 }
 
 template <class P> Entry<LengthPolicy> policy(const Budget& most) {
@@ -211,7 +215,8 @@ template <class P> Entry<LengthPolicy> policy(const Budget& most) {
           {},
           [](const json&, Host&) { return std::make_unique<P>(); },
           [most](const json&, const ModelInfo&) { return most; },
-          {}, "libcorrect.so"};
+          {},
+          "libcorrect.so"};
 }
 
 Entry<Drafter> in_turn(int inner) {
@@ -237,7 +242,8 @@ Registries with_correct_plugins(Registries registries) {
                           {{"levels", "integer", 14, "of every draft", false, 1, kMaxPath}},
                           [](const json& o, Host&) { return std::make_unique<Long>(chain_of(o.at("levels"))); },
                           [](const json& o, const ModelInfo&) { return chain_of(o.at("levels")); },
-                          {}, "libcorrect.so"});
+                          {},
+                          "libcorrect.so"});
   r.drafters.add("timed", drafter({kModel}, {.proposes = {Drawn::chain}, .learns = true}, [](const json& o, Host& h) {
                    return std::make_unique<Timed>(h.backend(),
                                                   h.drafter({{"name", "draft_model"}, {"model", o.at("model")}}));

@@ -34,7 +34,8 @@ std::vector<Word> words_of(const GgufMetadata& m) {
   std::vector<std::int64_t> types(texts.size(), kNormal);
   if (m.has(kTokenTypes)) types = m.integers(kTokenTypes);
   if (types.size() != texts.size())
-    m.refuse(kTokenTypes, "must have one type for each of the " + std::to_string(texts.size()) + " tokens" + kConvertAgain);
+    m.refuse(kTokenTypes,
+             "must have one type for each of the " + std::to_string(texts.size()) + " tokens" + kConvertAgain);
   std::vector<Word> words;
   std::set<std::string_view> seen;
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -43,7 +44,8 @@ std::vector<Word> words_of(const GgufMetadata& m) {
       m.refuse(kTokens, who + "must be 1 to " + std::to_string(kLongest) + " bytes of UTF-8" + kConvertAgain);
     if (!seen.insert(texts[i]).second) m.refuse(kTokens, who + "occurs twice" + kConvertAgain);
     if (types[i] < kNormal || types[i] > kByte)
-      m.refuse(kTokenTypes, who + "has the type " + std::to_string(types[i]) + ", and 1 to 6 are known" + kConvertAgain);
+      m.refuse(kTokenTypes,
+               who + "has the type " + std::to_string(types[i]) + ", and 1 to 6 are known" + kConvertAgain);
     words.push_back({text, int(types[i])});
   }
   return words;

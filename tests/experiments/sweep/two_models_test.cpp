@@ -14,7 +14,8 @@ namespace {
 using nlohmann::json;
 
 // Large enough for both demo drafts (tests/experiments/sweep/workbench_test.cpp has the like).
-constexpr const char* kTwoModelsShape = R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 448,
+constexpr const char* kTwoModelsShape =
+    R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 4096, "hidden_size": 448,
   "intermediate_size": 1088, "num_hidden_layers": 9, "num_attention_heads": 12, "num_key_value_heads": 3,
   "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_theta": 500000.0})";
 

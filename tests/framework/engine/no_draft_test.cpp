@@ -72,9 +72,11 @@ TEST_F(NoDrafts, where_a_step_has_no_rows_for_guesses_are_said) {
 }
 
 TEST_F(NoDrafts, where_the_draft_model_has_to_catch_up_are_said) {
-  registries.policies.add(
-      "later", {"", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<Later>(); },
-                [](const nlohmann::json&, const ModelInfo&) { return Budget{4, 3}; }});
+  registries.policies.add("later", {"",
+                                    "",
+                                    {},
+                                    [](const nlohmann::json&, Host&) { return std::make_unique<Later>(); },
+                                    [](const nlohmann::json&, const ModelInfo&) { return Budget{4, 3}; }});
   configs.policy = {{"name", "later"}};
   options.step_rows = 8;
   const auto found = rounds({request({1, 2}, 40)});

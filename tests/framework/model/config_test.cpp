@@ -116,10 +116,9 @@ TEST_F(Config, AbsentKeysHaveTheDefaultsOfTheFamily) {
 }
 
 TEST_F(Config, RopeScalingBeatsRopeParameters) {
-  const ModelConfig m =
-      load({{"rope_theta", 777.0},
-            {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
-            {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 5.0}}}});
+  const ModelConfig m = load({{"rope_theta", 777.0},
+                              {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
+                              {"rope_parameters", {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 5.0}}}});
   EXPECT_EQ(std::tuple(m.rope_scaling.factor, m.rope_theta), std::tuple(2., 777.)) << "as in Transformers";
 }
 

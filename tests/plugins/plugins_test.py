@@ -26,7 +26,7 @@ BASE = {"target": {"model": "experiments/models/target"},
 TEMPLATES = {"bigram": "drafters/template", "branches": "drafters/template_tree",
              "small_model": "drafters/template_model", "running_rate": "drafters/template_policy", "lenient": "verifiers/template"}
 OWN = {"faults": "tests/plugins/faults.cpp", "remembering": "tests/plugins/remembering.cpp", "repeat": "README.md"}
-nightly = unittest.skipUnless(os.environ.get("FORETOKEN_EVERY_SCENARIO"), "it builds a plugin of its own: tests/nightly")
+nightly = unittest.skipUnless(os.environ.get("FORETOKEN_EVERY_SCENARIO"), "builds a plugin of its own: tests/nightly")
 
 
 def checked(*command, **options):

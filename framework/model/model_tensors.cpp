@@ -5,15 +5,17 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/model/decoder_layer.h"
 #include "kernels/error.h"
 
 namespace foretoken {
+
+std::string layer_prefix(int l) { return "model.layers." + std::to_string(l) + "."; }
+
 namespace {
 
 constexpr const char* kTable = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
-
-std::string layer(int l) { return "model.layers." + std::to_string(l) + "."; }
 
 // Every loader computes these from the configuration.
 bool is_rotary_buffer(const std::string& name) {
@@ -36,9 +38,9 @@ std::vector<std::string> prediction_layers(const ModelConfig& c, const std::vect
   std::vector<std::string> found;
   for (int l = c.layers; l < c.layers + c.prediction_layers; ++l)
     if (std::ranges::any_of(std::array{"eh_proj.", "enorm.", "hnorm."}, [&](const char* part) {
-          return std::ranges::any_of(names, [&](const auto& name) { return name.starts_with(layer(l) + part); });
+          return std::ranges::any_of(names, [&](const auto& name) { return name.starts_with(layer_prefix(l) + part); });
         }))
-      found.push_back(layer(l));
+      found.push_back(layer_prefix(l));
   return found;
 }
 
@@ -79,27 +81,9 @@ std::string counted(std::size_t n, const std::string& noun) {
 }  // namespace
 
 std::map<std::string, Shape> tensors_of(const ModelConfig& c) {
-  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
   std::map<std::string, Shape> all{{kTable, {c.vocab, c.width}}, {"model.norm.weight", {c.width}}};
   if (!c.tied_head) all[kHead] = {c.vocab, c.width};
-  const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
-    all[name + ".weight"] = {out, in};
-    if (bias) all[name + ".bias"] = {out};
-  };
-  for (int l = 0; l < c.layers; ++l) {
-    const std::string attention = layer(l) + "self_attn.", mlp = layer(l) + "mlp.";
-    for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
-      all[layer(l) + norm + ".weight"] = {c.width};
-    for (const char* norm : {"q_norm", "k_norm"})
-      if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
-    matrix(attention + "q_proj", q, c.width, c.qkv_bias);
-    matrix(attention + "k_proj", kv, c.width, c.qkv_bias);
-    matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
-    matrix(attention + "o_proj", c.width, q, c.out_bias);
-    matrix(mlp + "gate_proj", c.ffn, c.width, c.mlp_bias);
-    matrix(mlp + "up_proj", c.ffn, c.width, c.mlp_bias);
-    matrix(mlp + "down_proj", c.width, c.ffn, c.mlp_bias);
-  }
+  for (int l = 0; l < c.layers; ++l) all.merge(DecoderLayer::tensors(c, layer_prefix(l)));
   return all;
 }
 

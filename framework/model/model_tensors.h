@@ -10,6 +10,8 @@
 
 namespace foretoken {
 
+// Of a layer's tensors: "model.layers.3.".
+std::string layer_prefix(int layer);
 std::map<std::string, Shape> tensors_of(const ModelConfig& config);
 
 // An Error if the source holds a tensor that a transformer of this configuration does not read. Some tensors are

@@ -8,6 +8,7 @@
 
 #include "framework/model/checkpoint.h"
 #include "framework/model/config.h"
+#include "framework/model/decoder_layer.h"
 #include "framework/model/model.h"
 #include "framework/model/tensor_source.h"
 
@@ -16,10 +17,6 @@ namespace foretoken {
 // Types of keys and values: "auto" (f32 on the reference backend, else bf16), "f32", "bf16", and codes of 8 bits with a
 // scale for each token and head, "int8" and "fp8" (kernels/cache_codes.h).
 const std::vector<std::string>& cache_types();
-
-// Types of weights: "auto" (as stored), "f32", "bf16", and the names of precisions(), to which matrices are rounded
-// when they are loaded, and their inputs when they are multiplied.
-std::vector<std::string> weight_types();
 
 struct TransformerOptions {
   std::string dtype = "auto";  // of the weights: one of weight_types()
@@ -46,32 +43,13 @@ class Transformer : public Model {
   bool replays() const override { return true; }
 
  private:
-  // Matrices one above the other: in one Weight, or in several where their formats differ, or how their inputs are
-  // rounded.
-  struct Products {
-    std::vector<Weight> parts;
-    DType type = DType::f32;  // of the products of several
-  };
-  struct Layer {
-    Tensor attention_norm, ffn_norm;  // f32 [width]
-    Tensor q_norm, k_norm;            // f32 [head_size]; absent without head norms
-    Products qkv;                     // [(heads + 2 kv_heads) head_size, width]
-    Weight out;                       // [width, heads head_size]
-    Products gate_up;                 // [2 ffn, width]
-    Weight down;                      // [width, ffn]
-  };
-  class Loader;
-
-  Tensor norm_products(Backend& backend, const Tensor& x, const Tensor& gain, const Products& all) const;
-  Tensor attention(Backend& backend, const Tensor& x, const Layer& layer, const Rows& rows, const KvLayer& kv) const;
-
   ModelConfig config_;
   ModelInfo info_;
   Weight embedding_;    // [vocab, width]; the head where that is tied and quantized
   Weight head_;         // [vocab, width]
   Tensor final_norm_;   // f32 [width]
   Tensor frequencies_;  // f32 [head_size / 2]
-  std::vector<Layer> layers_;
+  std::vector<DecoderLayer> layers_;
 };
 
 }  // namespace foretoken

@@ -1,0 +1,43 @@
+// One layer of a transformer of the Llama family, as a part that others are made of: the target has a stack of them, and
+// a draft head one or a few behind another input. It loads itself from tensors under a prefix. This module must not know
+// what stands before or behind the layer.
+#pragma once
+#include <map>
+#include <string>
+
+#include "framework/model/config.h"
+#include "framework/model/model.h"
+#include "framework/model/weight_loader.h"
+
+namespace foretoken {
+
+class DecoderLayer {
+ public:
+  // The tensors PREFIX + "self_attn.q_proj.weight" and so on, with shapes by the configuration. `input`: the width of
+  // what the projections of q, k and v read; 0: config.width.
+  static std::map<std::string, Shape> tensors(const ModelConfig& config, const std::string& prefix,
+                                              std::int64_t input = 0);
+  DecoderLayer(const WeightLoader& load, const ModelConfig& config, const std::string& prefix);
+
+  // The whole layer: x [rows, width] f32 += attention(x), then += feed-forward(x). Writes the rows' keys and values to
+  // `kv`. frequencies: f32 [head_size / 2] (ModelConfig::rope_frequencies).
+  void forward(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
+               const Tensor& frequencies) const;
+  // The second sublayer alone: x += feed-forward(x).
+  void feed_forward(Backend& backend, const Tensor& x) const;
+  // The first sublayer alone: x += attention(x).
+  void attend(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
+              const Tensor& frequencies) const;
+
+ private:
+  float epsilon_;
+  int heads_, kv_heads_, head_size_;
+  Tensor attention_norm_, ffn_norm_;  // f32 [width]
+  Tensor q_norm_, k_norm_;            // f32 [head_size]; absent without head norms
+  Products qkv_;                      // [(heads + 2 kv_heads) head_size, width]
+  Weight out_;                        // [width, heads head_size]
+  Products gate_up_;                  // [2 ffn, width]
+  Weight down_;                       // [width, ffn]
+};
+
+}  // namespace foretoken

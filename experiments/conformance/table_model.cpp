@@ -35,6 +35,7 @@ TableModel::TableModel(const Options& options) : options_(options) {
   info_ = {"table " + std::to_string(options.seed),
            options.vocab,
            options.positions,
+           0,  // it has no hidden states
            {1, 1, options.head_size, DType::f32},
            0x7ab1e,
            {},

@@ -8,7 +8,7 @@
 namespace foretoken {
 namespace {
 
-std::int64_t address(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
+std::int64_t address_of(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
 
 void expect_served(const Segment& s, const std::string& model) {
   if (!s.inputs.empty())
@@ -23,10 +23,24 @@ int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.beg
 
 }  // namespace
 
-CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes)
+std::uint64_t HiddenStates::address(int position, Tap tap, int half) const {
+  const auto at = std::ranges::find(taps_, tap);
+  if (at == taps_.end() || position < 0 || position >= rows_)
+    throw Error("the hidden state at point " + std::to_string(tap) + " of position " + std::to_string(position) +
+                " is asked for, which is not kept; let Needs::hidden name the point, and read positions below " +
+                std::to_string(rows_));
+  const KvLayer& l = layers_[std::size_t(at - taps_.begin())];
+  const std::int64_t page = table_[std::size_t(position / l.page_rows)], row = position % l.page_rows;
+  return std::uint64_t(address_of(l.pool.raw())) + std::uint64_t(page * l.pool.dim(1)) +
+         std::uint64_t((half == 0 ? l.keys : l.values) + row * l.head_size * size_of(l.dtype));
+}
+
+CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes,
+                         std::vector<Tap> taps)
     : backend_(backend),
       model_(std::move(model)),
-      cache_(pool, model_->info().kv, reuse_prefixes),
+      taps_(std::move(taps)),
+      cache_(pool, with_taps(model_->info(), taps_), reuse_prefixes),
       window_(info().kv.window(info().name)),
       pool_(pool),
       memory_(model_->memory(backend)) {
@@ -48,6 +62,12 @@ bool CachedModel::reserve(const Sequence& sequence, int rows) {
 
 int CachedModel::most_unseen(const Sequence& sequence) {
   return cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
+}
+
+HiddenStates CachedModel::hidden(const Sequence& sequence) const {
+  if (taps_.empty() || !cache_.knows(sequence.id)) return {};
+  const KvCache::Held& held = cache_.held(sequence.id);
+  return {taps_, cache_.layers().last(taps_.size()), held.table, held.confirmed};
 }
 
 Output CachedModel::run(std::span<const Segment> segments) {
@@ -188,7 +208,7 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
     device.straight = {e.straight.padded_rows, e.straight.padded_tables, e.straight.deepest, e.straight.longest};
   if (window_ == 0) device.first = {};
   if (e.words == 0) device.ancestors = {};
-  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}}, known.device, at.device};
+  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}, taps_}, known.device, at.device};
 }
 
 // Rows of padding before the i-th table of padding of a part. They are spread evenly: if one table had more rows than
@@ -264,24 +284,25 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
     // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.
-    const std::int64_t key[] = {std::int64_t(model_->serial()),
-                                address(pool_.memory().raw()),
-                                pool_.pages(),
-                                pool_.page_bytes(),
-                                address(memory_->staging.device_address()),
-                                address(in.rows.logits.raw()),
-                                e.rows,
-                                e.tables,
-                                e.width,
-                                e.words,
-                                e.wanted,
-                                e.deepest,
-                                e.longest,
-                                e.straight.padded_rows,
-                                e.straight.padded_tables,
-                                e.straight.deepest,
-                                e.straight.longest,
-                                e.all_wanted};
+    std::vector<std::int64_t> key{std::int64_t(model_->serial()),
+                                  address_of(pool_.memory().raw()),
+                                  pool_.pages(),
+                                  pool_.page_bytes(),
+                                  address_of(memory_->staging.device_address()),
+                                  address_of(in.rows.logits.raw()),
+                                  e.rows,
+                                  e.tables,
+                                  e.width,
+                                  e.words,
+                                  e.wanted,
+                                  e.deepest,
+                                  e.longest,
+                                  e.straight.padded_rows,
+                                  e.straight.padded_tables,
+                                  e.straight.deepest,
+                                  e.straight.longest,
+                                  e.all_wanted};
+    key.insert(key.end(), taps_.begin(), taps_.end());
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);
     return {logits};

@@ -27,9 +27,33 @@ struct Segment {
   bool mutual = false;                         // the rows attend to one another, not to ancestors only (block drafters)
 };
 
+// Hidden states of one sequence: those of each position lie in the pages of the cache of the model that computed them.
+class HiddenStates {
+ public:
+  HiddenStates() = default;
+  // `layers`: where the state of each of `taps` is.
+  HiddenStates(std::span<const Tap> taps, std::span<const KvLayer> layers, std::span<const PageId> table, int rows)
+      : taps_(taps), layers_(layers), table_(table), rows_(rows) {}
+  int rows() const { return rows_; }  // positions 0 .. rows() - 1 have states
+  // The device address of the first (0) or second (1) half of the numbers of a state, for Backend::recall. A state that
+  // is not kept is an Error.
+  std::uint64_t address(int position, Tap tap, int half) const;
+  // Numbers in a half of a state, and their type.
+  std::int64_t half() const { return layers_.empty() ? 0 : layers_.front().head_size; }
+  DType dtype() const { return layers_.empty() ? DType::f32 : layers_.front().dtype; }
+
+ private:
+  std::span<const Tap> taps_;
+  std::span<const KvLayer> layers_;
+  std::span<const PageId> table_;
+  int rows_ = 0;
+};
+
 class CachedModel {
  public:
-  CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes = true);
+  // `taps`: states that are kept beside keys and values (with_taps; an Error where the model does not have them).
+  CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes = true,
+              std::vector<Tap> taps = {});
 
   const ModelInfo& info() const { return model_->info(); }
   const std::shared_ptr<Model>& model() const { return model_; }
@@ -49,8 +73,12 @@ class CachedModel {
   Output run(std::span<const Segment> segments);
   void forget(const Sequence& sequence) { cache_.forget(sequence), lacking_.erase(sequence.id); }
 
+  // The states of the confirmed rows of a sequence that settle() has been called for. Valid until the next settle().
+  HiddenStates hidden(const Sequence& sequence) const;
+
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
+  std::span<const Tap> taps() const { return taps_; }
   double seconds();  // spent in forwards since the start; after Backend::synchronize()
   std::uint64_t forwards() const { return forwards_; }
   std::uint64_t rows() const { return rows_; }
@@ -98,6 +126,7 @@ class CachedModel {
 
   Backend& backend_;
   std::shared_ptr<Model> model_;
+  std::vector<Tap> taps_;
   KvCache cache_;
   std::unordered_set<SequenceId> lacking_;
   int window_;  // positions to which a row attends, itself among them; 0: all

@@ -12,11 +12,6 @@ Needs Drafter::needs() const {
 }
 
 void expect_served(const Needs& needs, const std::string& who) {
-  std::string layers;
-  for (const int l : needs.hidden) layers += (layers.empty() ? "" : ", ") + std::to_string(l);
-  if (!layers.empty())
-    throw Error(who + " needs the target's hidden states after the layers " + layers +
-                " (Needs::hidden), which are not implemented yet");
   if (std::ranges::find(needs.proposes, Drawn::aside) != needs.proposes.end())
     throw Error(who + " proposes nodes drawn 'aside', to be fed and never verified, which are not implemented yet");
   if (needs.ranks < 0)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/cache/cached_model.h"
 #include "framework/components/verifier.h"
 #include "framework/decode/draft_tree.h"
 #include "framework/decode/sequence.h"
@@ -23,9 +24,9 @@ struct DraftRequest {
                       // all requests of a step is at most EngineOptions::step_rows
   Draws draws;        // pass on to Backend::draw; role draft, node = the node that is drawn
   bool race = false;  // draws must be races by absolute position (TokenDraw::race), since the verifier is coupled
-  // Device addresses of the target's hidden states that Needs::hidden names: for each position that the drafter has not
-  // seen, in order, one address per named layer.
-  std::span<const std::uint64_t> hidden = {};
+  // The target's states that Needs::hidden names, of all positions whose tokens it has read: all but the last of
+  // `sequence`, fewer while a prompt is read. To be read by forwards of this call of draft() alone.
+  HiddenStates hidden = {};
 
   // The named draw of node `node` at depth `depth` (1: directly below the root).
   TokenDraw draw(int node, int depth, int sibling = 0) const {
@@ -59,11 +60,12 @@ struct Needs {
   // is exempt from the conformance kit's memory law, whose second drafter has observed nothing, and a sweep measures it
   // cold and warm. All other laws apply.
   bool learns = false;
-  int ranks = 0;                 // how many of the target's most probable tokens after each node an Outcome has
-  std::vector<int> hidden = {};  // layers of the target whose output a DraftRequest has; not implemented: an Error
-  bool confidence = false;       // implements Budget::confidence; otherwise a policy that sets it is an Error
-  bool waits = false;            // draft() waits for the device, at most once a level of the budget
-  Budget whole = {};             // the least that lets it draft the shape that a user asked for; {}: it fits any budget
+  int ranks = 0;  // how many of the target's most probable tokens after each node an Outcome has
+  // States of the target that a DraftRequest has. They are kept in the target's pages, so Entry::traits must name them.
+  std::vector<Tap> hidden = {};
+  bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
+  bool waits = false;       // draft() waits for the device, at most once a level of the budget
+  Budget whole = {};        // the least that lets it draft the shape that a user asked for; {}: it fits any budget
 };
 
 // Throws Error, whose message begins with `who`, for needs that are not implemented.

@@ -61,6 +61,7 @@ std::unique_ptr<Drafter> Host::drafter(const nlohmann::json& config) {
   const Needs needs = made->traits();
   expect_served(needs, "the drafter '" + config["name"].get<std::string>() + "'");
   inner_.ranks = std::max(inner_.ranks, needs.ranks);
+  inner_.hidden.insert(inner_.hidden.end(), needs.hidden.begin(), needs.hidden.end());
   return made;
 }
 

@@ -77,8 +77,9 @@ class Host {
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
   // The most that drafters and verifiers made here need.
   struct Inner {
-    int ranks = 0;     // Needs::ranks
-    bool raw = false;  // Soundness::raw
+    int ranks = 0;                 // Needs::ranks
+    bool raw = false;              // Soundness::raw
+    std::vector<Tap> hidden = {};  // Needs::hidden
   };
   const Inner& inner() const { return inner_; }
   // What `make` (returns a std::unique_ptr or std::shared_ptr of a T) made for `key` when it was first asked for on

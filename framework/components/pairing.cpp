@@ -1,6 +1,7 @@
 #include "framework/components/pairing.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "kernels/error.h"
@@ -70,6 +71,30 @@ void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, 
     throw Error("the verifier " + name_of(configs.verifier) +
                 " is made of another that reads raw distributions, but itself does not ask for them; set its own "
                 "Soundness::raw");
+}
+
+std::vector<Tap> taps_of(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
+  std::vector<Tap> all;
+  const std::function<void(const nlohmann::json&)> add = [&](const nlohmann::json& config) {
+    const nlohmann::json complete = registries.drafters.complete(config);
+    const Entry<Drafter>& entry = registries.drafters.find(config);
+    for (const Tap t : entry.traits ? entry.traits(complete, target).hidden : std::vector<Tap>())
+      if (std::ranges::find(all, t) == all.end()) all.push_back(t);
+    for (const Option& o : entry.options)
+      if (o.type == "drafter" && complete.at(o.name).is_object()) add(complete.at(o.name));
+  };
+  add(configs.drafter);
+  return all;
+}
+
+void expect_taps(const ComponentConfigs& configs, std::span<const Tap> taps, const Host::Inner& inner,
+                 const Needs& needs) {
+  for (const std::vector<Tap>& read : {needs.hidden, inner.hidden})
+    for (const Tap t : read)
+      if (std::ranges::find(taps, t) == taps.end())
+        throw Error("the drafter " + name_of(configs.drafter) + " reads the target's hidden state at point " +
+                    std::to_string(t) + ", which its Entry::traits does not state; they are kept in the target's " +
+                    "pages, so they must be known before it is made");
 }
 
 void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {

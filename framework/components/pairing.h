@@ -20,6 +20,11 @@ void expect_whole(const ComponentConfigs& configs, const Budget& most, const Nee
 // An Error unless a component that is made of others (Host::drafter, Host::verifier) asks for what they need.
 void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
                      const Soundness& soundness);
+// The target's states that the drafter reads, and those that it is made of, as Entry::traits states them: each once.
+std::vector<Tap> taps_of(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
+// An Error where a drafter, or one that it is made of, reads states that are not among them.
+void expect_taps(const ComponentConfigs& configs, std::span<const Tap> taps, const Host::Inner& inner,
+                 const Needs& needs);
 
 // Throws for unsound pairs, confidence and needs that are not implemented, as far as Entry::traits states the traits
 // before any component is made and any model is loaded.

@@ -105,8 +105,12 @@ std::vector<DraftRequest> Engine::requests(Plan& plan) {
     Scheduled& s = plan.scheduled[i];
     s.catches_up = rows[i] < wanted[i];
     const Sequence& q = s.active->sequence;
-    requests.push_back(
-        {&q, s.budget, rows[i], {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0}, soundness_.race});
+    requests.push_back({&q,
+                        s.budget,
+                        rows[i],
+                        {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0},
+                        soundness_.race,
+                        target_.hidden(q)});
   }
   return requests;
 }

@@ -21,20 +21,20 @@ EngineOptions checked(const EngineOptions& o) {
   return o;
 }
 
-std::int64_t page_bytes(const EngineOptions& options, const Model& target) {
-  return target.info().kv.page_bytes(page_rows_of(options.page_rows));
+std::int64_t page_bytes(const EngineOptions& options, const Model& target, std::span<const Tap> taps) {
+  return with_taps(target.info(), taps).page_bytes(page_rows_of(options.page_rows));
 }
 
 // Compares with the free memory first: an operating system may grant more than it has, and kill the process when the
 // pages are written.
-int page_count(const EngineOptions& options, const Model& target, const Backend& backend) {
+int page_count(const EngineOptions& options, std::int64_t page_bytes, const Backend& backend) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   if (options.pages > 0) return options.pages;
   const std::int64_t free = backend.free_memory() >> 20;  // MiB; 0: unknown
   if (free > 0 && options.memory_mib > free)
     throw Error("the engine's \"memory_mib\" is " + std::to_string(options.memory_mib) + ", but only " +
                 std::to_string(free) + " MiB of memory are free; lower it");
-  return int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+  return int(std::min((options.memory_mib << 20) / page_bytes, kMost));
 }
 
 // The most rows of roots and trees in a step, as "logits_mib" bounds them.
@@ -74,8 +74,10 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
     : backend_(backend),
       configs_(configs),
       options_(checked(options)),
-      pool_(backend, page_bytes(options, *target), page_count(options, *target, backend)),
-      target_(backend, target, pool_, options.reuse_prefixes),
+      taps_(taps_of(registries, configs, target->info())),
+      pool_(backend, page_bytes(options, *target, taps_),
+            page_count(options, page_bytes(options, *target, taps_), backend)),
+      target_(backend, target, pool_, options.reuse_prefixes, taps_),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, &registries, std::move(kept)}),
       draft_readback_(backend),
@@ -92,7 +94,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   policy_name_ = "the policy '" + configs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + configs.verifier["name"].get<std::string>() + "'";
   expect_served(needs_, drafter_name_);  // first, so that needs without an implementation are not reported as unsound
-  expect_repeated(configs, host_.inner(), needs_, soundness_);
+  expect_repeated(configs, host_.inner(), needs_, soundness_), expect_taps(configs, taps_, host_.inner(), needs_);
   expect_sound(configs, needs_, soundness_), expect_confidence(configs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const Scheduler::Rows rows = step_rows(options_, most_, judged_rows(options_, info.vocab));

@@ -104,6 +104,7 @@ class Engine : private Scheduler::Memory {
   Backend& backend_;
   ComponentConfigs configs_;
   EngineOptions options_;
+  const std::vector<Tap> taps_;  // the target's states that drafters read
   PagePool pool_;
   CachedModel target_;
   Host host_;

@@ -1,6 +1,6 @@
-// One layer of a transformer of the Llama family, as a part that others are made of: the target has a stack of them, and
-// a draft head one or a few behind another input. It loads itself from tensors under a prefix. This module must not know
-// what stands before or behind the layer.
+// One layer of a transformer of the Llama family, as a part that others are made of: the target has a stack of them,
+// and a draft head one or a few behind another input. It loads itself from tensors under a prefix. This module must not
+// know what stands before or behind the layer.
 #pragma once
 #include <map>
 #include <string>

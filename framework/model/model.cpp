@@ -51,12 +51,38 @@ int KvShape::window(const std::string& model) const {
   return layers.empty() ? 0 : layers.front().window;
 }
 
+LayerShape tap_shape(int width, DType cache) { return {1, width / 2, cache == DType::f32 ? DType::f32 : DType::bf16}; }
+
+KvShape with_taps(const ModelInfo& model, std::span<const Tap> taps) {
+  KvShape all = model.kv;
+  const int layers = int(model.kv.layers.size());
+  for (const Tap t : taps) {
+    if (model.width <= 0 || model.width % 2 != 0)
+      throw Error("the model " + model.name + " keeps no hidden states; choose a drafter that needs none");
+    if (t != kNormed && (t < 0 || t > layers))
+      throw Error("the state after layer " + std::to_string(t) + " of the model " + model.name +
+                  " is asked for, which has " + std::to_string(layers) + " layers; 0 to " + std::to_string(layers) +
+                  " are its states, -1 the one that its head reads");
+    all.layers.push_back(tap_shape(model.width, model.kv.layers.front().dtype));
+    all.layers.back().window = model.kv.layers.front().window;
+  }
+  return all;
+}
+
+void store_tap(Backend& backend, const Tensor& x, const KvLayer& kv, const Layout& layout) {
+  backend.store(x.columns(0, kv.head_size), x.columns(kv.head_size, kv.head_size), kv, layout);
+}
+
+void expect_no_inputs(const Rows& rows, const std::string& model) {
+  if (rows.inputs)
+    throw Error("the model " + model + " is given features of its rows (Rows::inputs), which it does not support");
+}
+
 void expect_tokens_alone(const Rows& rows, const std::string& model) {
   if (!rows.taps.empty())
     throw Error("the model " + model +
-                " is requested to store its hidden states (Rows::taps), which it does not support yet");
-  if (rows.inputs)
-    throw Error("the model " + model + " is given features of its rows (Rows::inputs), which it does not support yet");
+                " is requested to store its hidden states (Rows::taps), which it does not support");
+  expect_no_inputs(rows, model);
 }
 
 }  // namespace foretoken

@@ -47,12 +47,18 @@ struct KvShape {
   int window(const std::string& model) const;
 };
 
+// Points of a model's residual stream: 0 is the embedding of a row's token, k what k layers made of it, and the number
+// of layers what the last norm reads. kNormed: what the head multiplies, behind that norm.
+using Tap = int;
+constexpr Tap kNormed = -1;
+
 constexpr int kCodedHead = 16;  // heads of a quantized cache are multiples of it: aligned, whatever the layers beside
 
 struct ModelInfo {
   std::string name;  // for messages and results
   int vocab = 0;
   int positions = 0;  // the longest sequence
+  int width = 0;      // of the residual stream; 0: not known, and none of its states can be kept
   KvShape kv;
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;  // end of sequence, from the checkpoint
@@ -61,6 +67,15 @@ struct ModelInfo {
   std::int64_t memory() const { return weight_bytes + table_bytes; }
 };
 
+// One state of the residual stream in a page: the first half of its numbers where a layer has the key of one head, the
+// second where it has the value. So caches move, share and compare hidden states as they do keys and values. `cache`:
+// the type of the keys and values beside it; states are f32 beside f32 and else bf16.
+LayerShape tap_shape(int width, DType cache);
+// The cache of a model that keeps these states. A point that the model does not have is an Error that names it.
+KvShape with_taps(const ModelInfo& model, std::span<const Tap> taps);
+// Stores x f32 [rows, width] to such a layer.
+void store_tap(Backend& backend, const Tensor& x, const KvLayer& kv, const Layout& layout);
+
 // The rows of one forward.
 struct Rows {
   Tensor tokens;  // i32 [rows]; -1: absent
@@ -68,11 +83,13 @@ struct Rows {
   Tensor wanted;            // i32 [n]: rows whose logits are computed, then zeros as padding; absent where n == 0
   bool all_wanted = false;  // `wanted` is every row, in order, with as much padding: the logits of row r are row r
   Tensor logits = {};       // f32 [n, vocab]: the output memory of a model that replays; else absent
-  // After layer taps[i] the rows of the residual stream are stored as layer `layers of the model + i` of the cache.
-  std::span<const int> taps = {};
+  // The rows of the residual stream at point taps[i] are stored as layer `layers of the model + i` of the cache, whose
+  // shape is tap_shape().
+  std::span<const Tap> taps = {};
   Tensor inputs = {};  // [rows, width]: features of the rows besides their tokens; absent: there are none
 };
-// For a model that implements neither taps nor inputs: throws Error, which names `model`, where rows have one of them.
+// For a model that reads no inputs, or keeps no states either: throws Error, which names `model`, where rows have them.
+void expect_no_inputs(const Rows& rows, const std::string& model);
 void expect_tokens_alone(const Rows& rows, const std::string& model);
 
 struct Output {

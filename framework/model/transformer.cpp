@@ -31,7 +31,7 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
                      const std::string& kv_dtype) {
   const KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend), c.window};
   kv.expect_heads(name);
-  return {std::move(name), c.vocab, c.positions, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
+  return {std::move(name), c.vocab, c.positions, c.width, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
 }
 
 Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,
@@ -48,10 +48,19 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
 }
 
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
-  expect_tokens_alone(rows, info_.name);
+  expect_no_inputs(rows, info_.name);
   const float epsilon = float(config_.norm_epsilon);
   Tensor x = b.embed(embedding_, rows.tokens);  // [rows, width]
-  for (std::size_t l = 0; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
+  const auto keep = [&](Tap tap, const Tensor& state) {
+    for (std::size_t i = 0; i < rows.taps.size(); ++i)
+      if (rows.taps[i] == tap) store_tap(b, state, kv[layers_.size() + i], rows.layout);
+  };
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    keep(Tap(l), x);
+    layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
+  }
+  keep(Tap(layers_.size()), x);
+  if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, final_norm_, epsilon));
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);
   if (!rows.logits) return {b.linear(b.rms_norm(x, final_norm_, epsilon), head_)};

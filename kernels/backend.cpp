@@ -49,11 +49,21 @@ void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const T
                 q.shape().text() + "; give k columns, at least one, for each distribution");
 }
 
-void expect_recall(const Tensor& at, const Tensor& to) {
+void expect_recall(const Tensor& at, const Tensor& to, DType from) {
   if (to.rank() != 2 || at.dtype() != DType::u64 || at.elements() != to.dim(0))
     throw Error("recall: expected rows and one U64 address for each, got " + std::string(name_of(to.dtype())) + " " +
                 to.shape().text() + " and " + name_of(at.dtype()) + " " + at.shape().text() +
                 "; give as many addresses as rows");
+  if (from != to.dtype() && !(from == DType::bf16 && to.dtype() == DType::f32))
+    throw Error(std::string("recall: rows of ") + name_of(from) + " do not become " + name_of(to.dtype()) +
+                "; the types must be equal, or BF16 becomes F32");
+}
+
+void expect_spread(const Tensor& from, const Tensor& ids, const Tensor& to) {
+  if (from.rank() != 2 || to.rank() != 2 || from.dim(0) != to.dim(0) || from.dtype() != DType::f32 ||
+      to.dtype() != DType::f32 || ids.dtype() != DType::i32 || ids.elements() != from.dim(1))
+    throw Error("spread: expected F32 rows and an I32 id for each column, got " + from.shape().text() + ", " +
+                ids.shape().text() + " and " + to.shape().text());
 }
 
 }  // namespace foretoken

@@ -152,9 +152,12 @@ class Backend {
   // to[i] = *at[i], or known[i] where that address is null; kOutside if that is neither -1 nor below `vocab`. known, to
   // i32 [n]; at u64 [n] (addresses in the backend's memory).
   virtual void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) = 0;
-  // The same for rows of numbers: row i of `to`, [n, width] of any type, becomes a copy of the row at address at[i]
-  // (u64 [n]), or zeros where that address is null.
-  virtual void recall(const Tensor& at, Tensor to) = 0;
+  // The same for rows of numbers: row i of `to`, [n, width], becomes the row at address at[i] (u64 [n]), whose numbers
+  // have the type `from`, or zeros where that address is null. `to` has the same type, or f32 where `from` is bf16.
+  virtual void recall(const Tensor& at, Tensor to, DType from) = 0;
+  // Logits of a part of a vocabulary as logits of all of it: to f32 [n, vocab] becomes -infinity, but to[i][ids[j]] =
+  // from[i][j]; from f32 [n, m], ids i32 [m], all different and in range.
+  virtual void spread(const Tensor& from, const Tensor& ids, Tensor to) = 0;
   // Host only: p[i] = distribution(begin + i) for i < n <= kTile; returns their tile_sum. Used by HostLane.
   virtual double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const {
     for (int i = 0; i < n; ++i) p[i] = distribution(begin + i);
@@ -214,9 +217,10 @@ class Backend {
 
 // Throws Error unless every draw has a row of the distributions and a destination for its tokens.
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
-// Likewise for Backend::rank and Backend::recall.
+// Likewise for Backend::rank, Backend::recall and Backend::spread.
 void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const Tensor& q);
-void expect_recall(const Tensor& at, const Tensor& to);
+void expect_recall(const Tensor& at, const Tensor& to, DType from);
+void expect_spread(const Tensor& from, const Tensor& ids, const Tensor& to);
 
 // "reference": plain loops and Eigen, f32 activations, no threads: the oracle.
 std::unique_ptr<Backend> make_reference_backend();

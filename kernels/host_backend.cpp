@@ -192,15 +192,28 @@ void HostBackend::pick(const Tensor& known, const Tensor& at, Tensor to, int voc
   }
 }
 
-void HostBackend::recall(const Tensor& at, Tensor to) {
-  expect_recall(at, to);
-  const std::size_t bytes = std::size_t(to.dim(1) * size_of(to.dtype()));
+void HostBackend::recall(const Tensor& at, Tensor to, DType from) {
+  expect_recall(at, to, from);
+  const std::int64_t width = to.dim(1);
   for (std::int64_t i = 0; i < to.dim(0); ++i) {
     auto* const row = static_cast<std::byte*>(to.raw()) + i * to.row_stride() * size_of(to.dtype());
-    if (const auto* address = reinterpret_cast<const std::byte*>(*at.row<std::uint64_t>(i)))
-      std::memcpy(row, address, bytes);
+    const auto address = *at.row<std::uint64_t>(i);
+    if (!address)
+      std::memset(row, 0, std::size_t(width * size_of(to.dtype())));
+    else if (from == to.dtype())
+      std::memcpy(row, reinterpret_cast<const std::byte*>(address), std::size_t(width * size_of(from)));
     else
-      std::memset(row, 0, bytes);
+      std::transform(reinterpret_cast<const bf16*>(address), reinterpret_cast<const bf16*>(address) + width,
+                     reinterpret_cast<float*>(row), [](bf16 x) { return float(x); });
+  }
+}
+
+void HostBackend::spread(const Tensor& from, const Tensor& ids, Tensor to) {
+  expect_spread(from, ids, to);
+  for (std::int64_t i = 0; i < to.dim(0); ++i) {
+    float* const row = to.row<float>(i);
+    std::fill_n(row, to.dim(1), -std::numeric_limits<float>::infinity());
+    for (std::int64_t j = 0; j < from.dim(1); ++j) row[ids.data<std::int32_t>()[j]] = from.row<float>(i)[j];
   }
 }
 

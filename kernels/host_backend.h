@@ -27,7 +27,8 @@ class HostBackend : public Backend {
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;
   void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;
-  void recall(const Tensor& at, Tensor to) override;
+  void recall(const Tensor& at, Tensor to, DType from) override;
+  void spread(const Tensor& from, const Tensor& ids, Tensor to) override;
   void move(std::span<const Moves> moves) override;
 
   Chance* chance() override { return chance_; }

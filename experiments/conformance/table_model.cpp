@@ -36,6 +36,7 @@ TableModel::TableModel(const Options& options) : options_(options) {
            options.vocab,
            options.positions,
            0,  // it has no hidden states
+           0,
            {1, 1, options.head_size, DType::f32},
            0x7ab1e,
            {},

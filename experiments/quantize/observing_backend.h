@@ -68,7 +68,8 @@ class ObservingBackend final : public Backend {
   void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override {
     device_.pick(known, at, to, vocab);
   }
-  void recall(const Tensor& at, Tensor to) override { device_.recall(at, to); }
+  void recall(const Tensor& at, Tensor to, DType from) override { device_.recall(at, to, from); }
+  void spread(const Tensor& from, const Tensor& ids, Tensor to) override { device_.spread(from, ids, to); }
   void move(std::span<const Moves> moves) override { device_.move(moves); }
   int padded(int n) const override { return device_.padded(n); }
   void synchronize() override { device_.synchronize(); }

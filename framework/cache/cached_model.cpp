@@ -10,16 +10,17 @@ namespace {
 
 std::int64_t address_of(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
 
-void expect_served(const Segment& s, const std::string& model) {
-  if (!s.inputs.empty())
-    throw Error("the model " + model +
-                " is given features of its rows (Segment::inputs), which are not implemented yet");
+int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
+
+void expect_served(const Segment& s, const RowInputs& inputs, const std::string& model) {
+  if (int(s.inputs.size()) != rows_in(s) * inputs.pieces)
+    throw Error("a segment of the model " + model + " has " + std::to_string(rows_in(s)) + " rows of " +
+                std::to_string(inputs.pieces) + " features, but " + std::to_string(s.inputs.size()) +
+                " addresses of features (Segment::inputs); give one for each");
   if (s.mutual)
     throw Error("the model " + model +
                 " is given rows that attend to one another (Segment::mutual), which are not implemented yet");
 }
-
-int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
 
 }  // namespace
 
@@ -40,7 +41,7 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
     : backend_(backend),
       model_(std::move(model)),
       taps_(std::move(taps)),
-      cache_(pool, with_taps(model_->info(), taps_), reuse_prefixes),
+      cache_(pool, with_taps(model_->info(), taps_), reuse_prefixes, model_->info().skip),
       window_(info().kv.window(info().name)),
       pool_(pool),
       memory_(model_->memory(backend)) {
@@ -48,7 +49,8 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
 }
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
-  return std::span<const Token>(sequence.tokens).subspan(std::size_t(cache_.settle(sequence)));
+  const std::size_t seen = std::size_t(cache_.settle(sequence) + cache_.skip());
+  return std::span<const Token>(sequence.tokens).subspan(std::min(seen, sequence.tokens.size()));
 }
 
 bool CachedModel::reserve(const Sequence& sequence, int rows) {
@@ -70,9 +72,10 @@ HiddenStates CachedModel::hidden(const Sequence& sequence) const {
   return {taps_, cache_.layers().last(taps_.size()), held.table, held.confirmed};
 }
 
-Output CachedModel::run(std::span<const Segment> segments) {
+Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inputs) {
   for (const Segment& s : segments)
-    expect_served(s, info().name), cache_.expect_reserved(s.sequence->id, rows_in(s), info().name);
+    expect_served(s, inputs, info().name), cache_.expect_reserved(s.sequence->id, rows_in(s), info().name);
+  inputs_ = inputs;
   cache_.compact();
   const Mark start = backend_.mark();
   Output out;
@@ -106,14 +109,17 @@ void CachedModel::feed(std::span<const Segment> segments) {
   int link = 0;  // index into `chains`
   for (const Segment& s : segments) {
     KvCache::Held& held = cache_.fed(s.sequence->id);
+    const std::uint64_t* inputs = s.inputs.data();
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
-      unordered_.push_back(
-          {int(held_.size()), row, held.row_layout(row), *tokens.known.row<Token>(at), held.pending.back().drawn});
+      held.pending.back().approximate = s.approximate;
+      unordered_.push_back({int(held_.size()), row, held.row_layout(row), *tokens.known.row<Token>(at),
+                            held.pending.back().drawn, inputs});
+      inputs += inputs_.pieces;
       return row;
     };
     int previous = -1;
-    std::copy_n(s.sequence->tokens.data() + held.confirmed, s.chain, chains.data<Token>() + link);
+    std::copy_n(s.sequence->tokens.data() + cache_.skip() + held.confirmed, s.chain, chains.data<Token>() + link);
     const KvCache::Source chain{chains, {}};
     for (int k = 0; k < s.chain; ++k) previous = add(previous, chain, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
@@ -182,7 +188,8 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
 CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const Extent& e) {
   Staging& staging = memory_->staging;
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
-  staging.begin(e.rows * row_bytes + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted + 13 * Staging::kAlignment);
+  staging.begin(e.rows * (row_bytes + 8 * inputs_.pieces) + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted +
+                14 * Staging::kAlignment);
   Layout host, device;
   const auto array = [&](Tensor Layout::* column, Shape shape, DType dtype) {
     const auto a = staging.array(shape, dtype);
@@ -195,6 +202,11 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
   const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64),
              wanted = staging.array({e.wanted}, DType::i32);
+  Tensor features;
+  if (inputs_.pieces > 0) {
+    const auto a = staging.array({e.rows, inputs_.pieces}, DType::u64);
+    fill_inputs(e, a.host), features = a.device;
+  }
   fill_rows(host, e, known.host, at.host);
   fill_tables(segments, e, host);
   std::int32_t* to = wanted.host.data<std::int32_t>();
@@ -208,7 +220,10 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
     device.straight = {e.straight.padded_rows, e.straight.padded_tables, e.straight.deepest, e.straight.longest};
   if (window_ == 0) device.first = {};
   if (e.words == 0) device.ancestors = {};
-  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}, taps_}, known.device, at.device};
+  return {{{}, device, e.wanted > 0 ? wanted.device : Tensor(), e.all_wanted, {}, taps_},
+          known.device,
+          at.device,
+          features};
 }
 
 // Rows of padding before the i-th table of padding of a part. They are spread evenly: if one table had more rows than
@@ -248,6 +263,15 @@ void CachedModel::fill_rows(Layout& l, const Extent& e, const Tensor& known, con
   }
 }
 
+// Fills the addresses of the rows' features; padding has none.
+void CachedModel::fill_inputs(const Extent& e, const Tensor& inputs) const {
+  std::ranges::fill(inputs.values<std::uint64_t>(), 0);
+  for (int i = 0; i < int(fed_.size()); ++i) {
+    const int row = i < e.straight.rows ? i : i + e.straight.padded_rows - e.straight.rows;
+    std::copy_n(fed_[std::size_t(i)].inputs, inputs_.pieces, inputs.row<std::uint64_t>(row));
+  }
+}
+
 // Fills the block tables and the first row of each: in each part those of the segments, then padding, which has the
 // trash page only.
 void CachedModel::fill_tables(std::span<const Segment> segments, const Extent& e, Layout& l) const {
@@ -275,13 +299,20 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
   const auto body = [&] {
     in.rows.tokens = backend_.allocate({e.rows}, DType::i32);
     backend_.pick(in.known, in.at, in.rows.tokens, info().vocab);
+    if (in.features) {
+      const std::int64_t pieces = inputs_.pieces, width = inputs_.width;
+      const Tensor all = backend_.allocate({e.rows * pieces, width}, DType::f32);
+      backend_.recall(in.features.reshaped({e.rows * pieces}), all, inputs_.dtype);
+      in.rows.inputs = all.reshaped({e.rows, pieces * width});
+    }
     out = model_->forward(backend_, in.rows, cache_.layers());
   };
   const auto without_padding = [&](const Tensor& logits) {
     return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor();
   };
   if (model_->replays() && e.replays()) {
-    if (e.wanted > 0) in.rows.logits = logits_memory(e.wanted).rows(0, e.wanted);
+    if (e.wanted > 0) in.rows.logits = output_memory(memory_->logits, e.wanted, info().vocab);
+    if (e.wanted > 0 && model_->features()) in.rows.features = output_memory(memory_->features, e.wanted, info().width);
     // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.
     std::vector<std::int64_t> key{std::int64_t(model_->serial()),
@@ -302,13 +333,14 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
                                   e.straight.deepest,
                                   e.straight.longest,
                                   e.all_wanted};
+    key.insert(key.end(), {address_of(in.rows.features.raw()), inputs_.pieces, inputs_.width, int(inputs_.dtype)});
     key.insert(key.end(), taps_.begin(), taps_.end());
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);
-    return {logits};
+    return {logits, without_padding(in.rows.features)};
   }
   body();
-  return {without_padding(out.logits)};
+  return {without_padding(out.logits), without_padding(out.features)};
 }
 
 std::int64_t CachedModel::logits_bytes() const {
@@ -317,13 +349,12 @@ std::int64_t CachedModel::logits_bytes() const {
   return bytes;
 }
 
-// Memory of at least so many rows for logits to which no other Tensor refers; allocated where there is none.
-const Tensor& CachedModel::logits_memory(int rows) {
-  std::vector<Tensor>& all = memory_->logits;
+// So many rows of memory for outputs to which no other Tensor refers; allocated where there is none.
+Tensor CachedModel::output_memory(std::vector<Tensor>& all, int rows, int width) {
   std::size_t i = 0;
   while (i < all.size() && (all[i].dim(0) < rows || all[i].owner().use_count() > 1)) ++i;
-  if (i == all.size()) all.push_back(backend_.allocate({std::int64_t(rows), info().vocab}, DType::f32));
-  return all[i];
+  if (i == all.size()) all.push_back(backend_.allocate({std::int64_t(rows), width}, DType::f32));
+  return all[i].rows(0, rows);
 }
 
 }  // namespace foretoken

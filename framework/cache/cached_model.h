@@ -22,9 +22,13 @@ struct Segment {
   int chain = 0;
   const DraftTree* tree = nullptr;
   int begin = 0;  // > 0: the nodes before were fed by an earlier forward of this round
+  // Device addresses of the rows' features: RowInputs::pieces for each row. The same form for all segments of a
+  // forward.
+  std::span<const std::uint64_t> inputs = {};
+  // The rows are never kept: what they were computed from is not what the target will have there.
+  bool approximate = false;
   // Not implemented, an Error in run():
-  std::span<const std::uint64_t> inputs = {};  // device addresses of the rows' features, one per row; empty: none
-  bool mutual = false;                         // the rows attend to one another, not to ancestors only (block drafters)
+  bool mutual = false;  // the rows attend to one another, not to ancestors only (block drafters)
 };
 
 // Hidden states of one sequence: those of each position lie in the pages of the cache of the model that computed them.
@@ -68,9 +72,9 @@ class CachedModel {
   // The pool had no pages for the last reserve() of this sequence.
   bool lacked_pages(const Sequence& sequence) const { return lacking_.contains(sequence.id); }
   // One forward, for which rows are reserved: an Error where they are not, before anything is fed. Returns the logits
-  // of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab]. Their memory is not reused while
-  // a Tensor refers to it.
-  Output run(std::span<const Segment> segments);
+  // of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab], and their features where the
+  // model has some. Their memory is not reused while a Tensor refers to it. `inputs`: the form of Segment::inputs.
+  Output run(std::span<const Segment> segments, const RowInputs& inputs = {});
   void forget(const Sequence& sequence) { cache_.forget(sequence), lacking_.erase(sequence.id); }
 
   // The states of the confirmed rows of a sequence that settle() has been called for. Valid until the next settle().
@@ -90,7 +94,8 @@ class CachedModel {
     int segment, pending;  // index of its segment, and of its pending row
     KvCache::RowLayout layout;
     Token known;
-    const Token* at;  // device address of a token that the host does not know; else null
+    const Token* at;                        // device address of a token that the host does not know; else null
+    const std::uint64_t* inputs = nullptr;  // [RowInputs::pieces]
   };
   // Rows and tables of consecutive segments, real and after Backend::padded; Layout::longest and deepest of them.
   struct Part {
@@ -111,6 +116,7 @@ class CachedModel {
   struct Inputs {
     Rows rows;
     Tensor known, at;  // i32, u64 [rows]: see Backend::pick
+    Tensor features;   // u64 [rows * pieces]: see Backend::recall; absent: there are none
   };
 
   void feed(std::span<const Segment> segments);
@@ -120,9 +126,10 @@ class CachedModel {
   Inputs stage(std::span<const Segment> segments, const Extent& e);
   static int padding_before(const Part& part, int i);
   void fill_rows(Layout& host, const Extent& e, const Tensor& known, const Tensor& at) const;
+  void fill_inputs(const Extent& e, const Tensor& inputs) const;
   void fill_tables(std::span<const Segment> segments, const Extent& e, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
-  const Tensor& logits_memory(int rows);
+  Tensor output_memory(std::vector<Tensor>& all, int rows, int width);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;
@@ -135,6 +142,7 @@ class CachedModel {
   std::vector<Fed> fed_, unordered_;          // rows of the current forward, in the order of tables and of segments
   std::vector<const KvCache::Held*> held_;    // of its segments
   std::vector<int> tables_;                   // its segments in the order of their block tables
+  RowInputs inputs_;                          // of the current forward
   int straight_ = 0;                          // of them, those before the first whose tree branches
   std::vector<std::int32_t> wanted_;          // its rows in `fed_` whose logits are computed, segment after segment
   std::vector<std::pair<Mark, Mark>> spans_;  // begin and end of forwards that seconds_ does not contain yet

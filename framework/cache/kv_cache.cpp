@@ -9,8 +9,8 @@
 
 namespace foretoken {
 
-KvCache::KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes)
-    : pool_(pool), reuse_prefixes_(reuse_prefixes) {
+KvCache::KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes, int skip)
+    : pool_(pool), reuse_prefixes_(reuse_prefixes), skip_(skip) {
   page_rows_ = page_rows_of(int(pool.page_bytes() / shape.bytes_per_row()));
   if (page_rows_ < 1)
     throw Error("a page of " + std::to_string(pool.page_bytes()) + " bytes holds no position of a model that needs " +
@@ -27,17 +27,23 @@ int KvCache::settle(const Sequence& sequence) {
   const auto [it, fresh] = held_.try_emplace(sequence.id);
   Held& held = it->second;
   if (fresh) find_prefix(sequence, held);
-  keep_path(sequence, held, sequence.length() - 1);
+  keep_path(sequence, held, std::max(0, tokens_of(sequence) - 1));
   index_full_pages(sequence, held);
   return held.confirmed;
 }
 
+// The tokens of the first page that is not indexed, and before those of the first page the ones without a row: what a
+// row holds depends on all tokens before it.
+std::span<const Token> KvCache::page_content(const Sequence& sequence, const Held& held) const {
+  const int begin = held.indexed == 0 ? 0 : skip_ + held.indexed * page_rows_,
+            end = skip_ + (held.indexed + 1) * page_rows_;
+  return std::span<const Token>(sequence.tokens).subspan(std::size_t(begin), std::size_t(end - begin));
+}
+
 void KvCache::find_prefix(const Sequence& sequence, Held& held) {
   if (!reuse_prefixes_) return;
-  const std::span<const Token> tokens(sequence.tokens);
-  while ((held.indexed + 1) * page_rows_ <= sequence.length() - 1) {
-    const auto hit =
-        index_.find(held.serial, tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_)));
+  while ((held.indexed + 1) * page_rows_ <= tokens_of(sequence) - 1) {
+    const auto hit = index_.find(held.serial, page_content(sequence, held));
     if (!hit) break;
     pool_.share(hit->page);
     held.table.push_back(hit->page);
@@ -54,8 +60,8 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
   for (int row = 0; row < int(held.pending.size()); ++row) {
     PendingRow& r = held.pending[std::size_t(row)];
     const int at = held.confirmed + r.depth;
-    if (at >= limit || (r.parent >= 0 && !held.pending[std::size_t(r.parent)].taken) ||
-        *r.token != sequence.tokens[std::size_t(at)])
+    if (at >= limit || r.approximate || (r.parent >= 0 && !held.pending[std::size_t(r.parent)].taken) ||
+        *r.token != sequence.tokens[std::size_t(at + skip_)])
       continue;
     r.taken = true;
     if (at != kept) continue;
@@ -71,9 +77,8 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
 
 void KvCache::index_full_pages(const Sequence& sequence, Held& held) {
   if (!reuse_prefixes_) return;
-  const std::span<const Token> tokens(sequence.tokens);
   while ((held.indexed + 1) * page_rows_ <= held.confirmed) {
-    const auto content = tokens.subspan(std::size_t(held.indexed * page_rows_), std::size_t(page_rows_));
+    const auto content = page_content(sequence, held);
     const PageId page = held.table[std::size_t(held.indexed)];
     if (const auto same = index_.find(held.serial, content)) {
       held.serial = same->serial;  // another page with this content is in the index; this one is freed at the end
@@ -168,7 +173,7 @@ int KvCache::confirmed(SequenceId id) const {
 void KvCache::forget(const Sequence& sequence) {
   const auto it = held_.find(sequence.id);
   if (it == held_.end()) return;
-  keep_path(sequence, it->second, sequence.length());
+  keep_path(sequence, it->second, tokens_of(sequence));
   index_full_pages(sequence, it->second);
   release(it->second, 0);
   held_.erase(it);

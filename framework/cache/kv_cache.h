@@ -5,6 +5,7 @@
 // behind the confirmed prefix, and no other module implements them. This module must not know drafters, verifiers or
 // whether its model is a target.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,12 +26,15 @@ constexpr int page_rows_of(int room) { return room < 16 ? room : room / 8 * 8; }
 
 class KvCache {
  public:
-  KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes = true);
+  // `skip`: rows are those of a sequence's tokens without so many at its beginning: 1 for a draft head, which reads
+  // each token with the target's state of the one before.
+  KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes = true, int skip = 0);
   ~KvCache();
   KvCache(const KvCache&) = delete;
 
   // Resolves the pending rows and, for a sequence that the cache does not know, looks up its prefix. Returns the number
-  // of confirmed tokens, at most length - 1: the last token of a sequence is always fed, since its logits are needed.
+  // of confirmed tokens, at most length - skip - 1: the last token of a sequence is always fed, since its logits are
+  // needed.
   int settle(const Sequence& sequence);
   // Moves the rows that settle() kept, of all caches of the pool, by one call of Backend::move. To be called before
   // pages are read or written: CachedModel::run does.
@@ -51,6 +55,7 @@ class KvCache {
     Token* token;                  // in one of `sources`, as is `drawn`
     const Token* drawn = nullptr;  // device address of a token that the host did not know; null: the host knew it
     bool taken = false;            // the sequence has the whole path down to this row; siblings may repeat a token
+    bool approximate = false;      // never kept: computed from guesses of what the target's states will be
   };
   // Memory of pending rows' tokens: on the host, and on the device where it drew tokens that the host has not read.
   struct Source {
@@ -93,6 +98,7 @@ class KvCache {
 
   std::span<const KvLayer> layers() const { return *layers_; }
   int page_rows() const { return page_rows_; }
+  int skip() const { return skip_; }
   int confirmed(SequenceId id) const;  // rows; 0 for a sequence that the cache does not know
   int pages_for(int rows) const { return (rows + page_rows_ - 1) / page_rows_; }
   // Settles, then returns the sequence's pages to the pool; full pages remain in the prefix index until evicted.
@@ -106,6 +112,8 @@ class KvCache {
   std::size_t sequences() const { return held_.size(); }
 
  private:
+  std::span<const Token> page_content(const Sequence& sequence, const Held& held) const;
+  int tokens_of(const Sequence& sequence) const { return std::max(0, sequence.length() - skip_); }
   void find_prefix(const Sequence& sequence, Held& held);
   void keep_path(const Sequence& sequence, Held& held, int limit);
   void index_full_pages(const Sequence& sequence, Held& held);
@@ -113,6 +121,7 @@ class KvCache {
 
   PagePool& pool_;
   bool reuse_prefixes_;
+  int skip_;
   int page_rows_;
   std::shared_ptr<const std::vector<KvLayer>> layers_;  // pending moves share them
   PrefixIndex index_;

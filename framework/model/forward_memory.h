@@ -14,7 +14,7 @@ struct ForwardMemory {
   explicit ForwardMemory(Backend& b) : backend(b.serial()), staging(b) {}
   std::uint64_t backend;  // whose it is
   Staging staging;
-  std::vector<Tensor> logits;  // f32 [rows, vocab] each; one without another owner is free
+  std::vector<Tensor> logits, features;  // f32 [rows, vocab or width] each; one without another owner is free
 };
 
 // Safe from several threads. Lent memory may outlive this object.

@@ -59,6 +59,7 @@ struct ModelInfo {
   int vocab = 0;
   int positions = 0;  // the longest sequence
   int width = 0;      // of the residual stream; 0: not known, and none of its states can be kept
+  int skip = 0;       // rows are of a sequence's tokens without so many at its beginning (KvCache)
   KvShape kv;
   std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;  // end of sequence, from the checkpoint
@@ -86,14 +87,25 @@ struct Rows {
   // The rows of the residual stream at point taps[i] are stored as layer `layers of the model + i` of the cache, whose
   // shape is tap_shape().
   std::span<const Tap> taps = {};
-  Tensor inputs = {};  // [rows, width]: features of the rows besides their tokens; absent: there are none
+  Tensor inputs = {};  // f32 [rows, width]: features of the rows besides their tokens; absent: there are none
+  Tensor features =
+      {};  // f32 [n, ModelInfo::width]: the output memory of features of a model that replays; else absent
+};
+
+// What the rows of a forward are given besides tokens: `pieces` rows of `width` numbers each, side by side.
+struct RowInputs {
+  int pieces = 0;
+  std::int64_t width = 0;
+  DType dtype = DType::f32;  // f32, bf16
 };
 // For a model that reads no inputs, or keeps no states either: throws Error, which names `model`, where rows have them.
 void expect_no_inputs(const Rows& rows, const std::string& model);
 void expect_tokens_alone(const Rows& rows, const std::string& model);
 
 struct Output {
-  Tensor logits;  // f32 [n, vocab]; absent where n == 0
+  Tensor logits;         // f32 [n, vocab]; absent where n == 0
+  Tensor features = {};  // f32 [n, ModelInfo::width]: what a draft head is fed in place of the target's states, where
+                         // Model::features(); else absent
 };
 
 class Model {
@@ -106,6 +118,8 @@ class Model {
   // Whether a forward may be a body of Backend::replay: it computes by the backend's operations only, reads no token
   // and no layout on the host, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
+  // Whether its forwards return features of the wanted rows.
+  virtual bool features() const { return false; }
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process
   // Memory for the forwards of one CachedModel.
   std::shared_ptr<ForwardMemory> memory(Backend& backend) { return memories_.lend(backend); }

@@ -31,7 +31,7 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
                      const std::string& kv_dtype) {
   const KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend), c.window};
   kv.expect_heads(name);
-  return {std::move(name), c.vocab, c.positions, c.width, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
+  return {std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
 }
 
 Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,

@@ -77,7 +77,8 @@ class CudaBackend final : public Backend {
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;     // rank.cu
   void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;  // gather.cu
-  void recall(const Tensor& at, Tensor to) override;
+  void recall(const Tensor& at, Tensor to, DType from) override;
+  void spread(const Tensor& from, const Tensor& ids, Tensor to) override;
 
   // ---- caches (move.cu) ----
   void move(std::span<const Moves> moves) override;

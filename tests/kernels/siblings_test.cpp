@@ -239,11 +239,32 @@ TEST_P(ParityOfRanks, recall) {
   const int rows[] = {3, -1, 0, 3};
   for (int i = 0; i < 4; ++i)
     *at.row<std::uint64_t>(i) = rows[i] < 0 ? 0 : reinterpret_cast<std::uint64_t>(store.row<bf16>(rows[i]));
-  backend->recall(at, to);
+  backend->recall(at, to, to.dtype());
   for (int i = 0; i < 4; ++i)
     for (int c = 0; c < 3; ++c)
       EXPECT_EQ(float(to.row<bf16>(i)[c]), rows[i] < 0 ? 0.0f : float(3 * rows[i] + c + 1)) << i << " " << c;
-  EXPECT_TRUE(test::says(test::sentence_of([&] { backend->recall(Tensor::host({3}, DType::u64), to); }), "address"));
+  const Tensor wide = Tensor::host({4, 3}, DType::f32);
+  backend->recall(at, wide, DType::bf16);
+  for (int i = 0; i < 4; ++i)
+    for (int c = 0; c < 3; ++c)
+      EXPECT_EQ(wide.row<float>(i)[c], rows[i] < 0 ? 0.0f : float(3 * rows[i] + c + 1)) << i << " " << c;
+  EXPECT_TRUE(test::says(test::sentence_of([&] { backend->recall(at, to, DType::f32); }), "F32 do not become BF16"));
+  EXPECT_TRUE(test::says(test::sentence_of([&] { backend->recall(Tensor::host({3}, DType::u64), to, to.dtype()); }),
+                         "address"));
+}
+
+// Columns of a part of a vocabulary.
+TEST_P(ParityOfRanks, spread) {
+  const Tensor from = Tensor::host({2, 3}, DType::f32), ids = Tensor::host({3}, DType::i32),
+               to = Tensor::host({2, 5}, DType::f32);
+  for (int i = 0; i < 6; ++i) from.data<float>()[i] = float(i);
+  for (int j = 0; j < 3; ++j) ids.data<std::int32_t>()[j] = std::array{4, 0, 3}[std::size_t(j)];
+  backend->spread(from, ids, to);
+  const float none = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(std::vector<float>(to.data<float>(), to.data<float>() + 10),
+            (std::vector<float>{1, none, none, 2, 0, 4, none, none, 5, 3}));
+  EXPECT_TRUE(test::says(test::sentence_of([&] { backend->spread(from, Tensor::host({2}, DType::i32), to); }),
+                         "an I32 id for each column"));
 }
 
 TEST(Lane, SeveralSumsInOnePassAreTheSumsOneByOne) {

@@ -100,7 +100,12 @@ Operations operations_on_tokens() {
        [](Backend& b) {
          const Tensor at =
              host<std::uint64_t>({std::uint64_t(reinterpret_cast<std::uintptr_t>(row.raw()))}, DType::u64);
-         return changed(zeros({1, 4}, DType::f32), [&](Tensor t) { b.recall(at, t); });
+         return changed(zeros({1, 4}, DType::f32), [&](Tensor t) { b.recall(at, t, t.dtype()); });
+       }},
+      {"spread",
+       [](Backend& b) {
+         const Tensor ids = host<std::int32_t>({2, 0, 5, 3}, DType::i32);
+         return changed(zeros({1, 6}, DType::f32), [&](Tensor t) { b.spread(row, ids, t); });
        }},
   };
 }

@@ -264,10 +264,12 @@ TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {
   ASSERT_TRUE(model.reserve(s, 3));
   const DraftTree root = DraftTree::rooted(*backend, 3, 0);
   const std::uint64_t addresses[3] = {};
-  const Segment featured{&s, 2, &root, 0, addresses}, mutual{&s, 2, &root, 0, {}, true};
+  const Segment featured{&s, 2, &root, 0, addresses}, mutual{.sequence = &s, .chain = 2, .tree = &root, .mutual = true};
   const std::string name = models.target->info().name;
-  EXPECT_TRUE(
-      says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "Segment::inputs", "not implemented yet"));
+  EXPECT_TRUE(says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "3 rows of 0 features", "3 addresses"));
+  EXPECT_TRUE(says(test::sentence_of([&] { model.run({&featured, 1}, {1, 8}); }), name, "Rows::inputs"));
+  (void)model.unseen(s);
+  ASSERT_TRUE(model.reserve(s, 3));
   EXPECT_TRUE(
       says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "not implemented yet"));
   const Segment plain{&s, 2, &root, 0};

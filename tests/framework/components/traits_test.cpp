@@ -194,10 +194,6 @@ TEST(Pairing, FitsAreExpectedOfWhatEntriesState) {
   EXPECT_TRUE(test::says(refusal(), "is not sound"));
   needs->ranks = -2;
   EXPECT_EQ(refusal(), "the drafter 'd' needs -2 ranks (Needs::ranks); it must be 0 or more");
-  needs->ranks = 0, needs->hidden = {2, 5};
-  EXPECT_EQ(refusal(),
-            "the drafter 'd' needs the target's hidden states after the layers 2, 5 (Needs::hidden), which "
-            "are not implemented yet");
 }
 
 TEST(Kept, IsMadeOncePerKeyAndForgottenUnlessItIsAskedFor) {

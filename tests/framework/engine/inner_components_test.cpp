@@ -76,7 +76,7 @@ struct InnerComponents : EngineScenario {
 TEST_F(InnerComponents, WhatNothingServesIsRefusedOfAnInnerDrafterToo) {
   const Needs guesses{.proposes = {Drawn::certain}};
   draft_with({.proposes = {Drawn::certain}, .hidden = {1}}, guesses);
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'inner'", "hidden states", "not implemented yet"));
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'outer'", "hidden state at point 1"));
   draft_with({.proposes = {Drawn::certain}, .ranks = -1}, guesses);
   EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'inner'", "-1 ranks"));
 }

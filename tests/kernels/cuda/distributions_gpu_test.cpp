@@ -205,7 +205,7 @@ TEST(DistributionsOnTheGpu, rows_are_recalled_from_their_addresses) {
     for (int i = 0; i < 4; ++i)
       *at.row<std::uint64_t>(i) =
           rows[i] < 0 ? 0 : reinterpret_cast<std::uint64_t>(store.raw()) + std::uint64_t(rows[i]) * 280;
-    pair.cuda->recall(pair.cuda->upload(at), to);
+    pair.cuda->recall(pair.cuda->upload(at), to, to.dtype());
     const Tensor found = pair.fetched(to), truth = pair.fetched(store);
     const std::vector<char> zeros(280, 0);
     for (int i = 0; i < 4; ++i)

@@ -100,6 +100,7 @@ std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer&
 }
 
 Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) {
+  expect_tokens_alone(rows, info_.name);
   const int n = rows.layout.rows, width = options_.head_size;
   const Tensor tokens = on_host(backend, rows.tokens);
   Layout layout = rows.layout;

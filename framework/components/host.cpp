@@ -25,8 +25,10 @@ std::shared_ptr<Model> Host::target_model() const {
 }
 
 const Ends& Host::ends() const {
-  throw Error("the embedding, last norm and head of the target " + target_.name +
-              " are asked for (Host::ends); nothing serves them yet");
+  const std::shared_ptr<Model> target = target_model();
+  if (const Ends* ends = target->ends()) return *ends;
+  throw Error("the target " + target_.name +
+              " has no embedding, last norm and head that a drafter could use (Host::ends); choose another drafter");
 }
 
 std::shared_ptr<Model> Host::load(const ModelChoice& choice) const {

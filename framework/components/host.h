@@ -22,14 +22,6 @@ class LengthPolicy;
 class Verifier;
 class Registries;
 
-// The two ends of the target: what makes a token its features, and what makes features logits.
-struct Ends {
-  Tensor embedding;  // [vocab, width]
-  Tensor norm;       // f32 [width]: the last norm
-  float epsilon = 0;
-  Weight head;  // [vocab, width]
-};
-
 // From the tokens of a drafter's vocabulary to the target's: to_target[x], -1 where the target has no such token.
 // Empty: the vocabularies are the same.
 struct TokenMap {
@@ -55,7 +47,7 @@ class Host {
   const ModelInfo& target() const { return target_; }
   // The target itself, for a drafter that runs it, or a part of it, with a cache of its own.
   std::shared_ptr<Model> target_model() const;
-  // Of the target. Nothing serves them yet: an Error.
+  // Of the target. An Error where this engine does not offer it, or where it has none.
   const Ends& ends() const;
   // The model that an option of the type "model" names: host.load(ModelChoice::read(options.at("model"))). Another
   // vocabulary than the target's is an Error.

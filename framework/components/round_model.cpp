@@ -6,8 +6,8 @@
 
 namespace foretoken {
 
-RoundModel::RoundModel(Host& host, std::shared_ptr<Model> model)
-    : model_(host.cache(std::move(model))), distributions_(host.backend()) {}
+RoundModel::RoundModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap> taps)
+    : model_(host.cache(std::move(model))), distributions_(host.backend()), taps_(std::move(taps)) {}
 
 Budget RoundModel::budget(const DraftRequest& r) const {
   Budget b = r.budget;
@@ -19,18 +19,70 @@ RoundModel::First RoundModel::begin(std::span<const DraftRequest> requests, std:
                                     const std::function<int(const DraftRequest&)>& fed) {
   First first;
   std::vector<Segment> chains;
+  hidden_.clear(), features_.clear(), outputs_.clear();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const DraftRequest& r = requests[i];
     if (r.rows == 0 || r.sequence->length() > model_->info().positions) continue;
     const int unseen = int(model_->unseen(*r.sequence).size());
-    const bool root = budget(r).drafts() && unseen <= r.rows;
-    const int chain = std::min(unseen - 1, r.rows);
-    if ((!root && chain == 0) || !model_->reserve(*r.sequence, chain + (root ? fed(r) : 0))) continue;
+    int rows = r.rows;
+    if (!taps_.empty()) {  // while a prompt is read, the target has no states of its last tokens
+      hidden_[r.sequence->id] = r.hidden;
+      rows = std::min(rows, r.hidden.rows() - model_->cache().confirmed(r.sequence->id));
+    }
+    const bool root = budget(r).drafts() && unseen > 0 && unseen <= rows;
+    const int chain = std::min(unseen - 1, rows);
+    if ((!root && chain <= 0) || !model_->reserve(*r.sequence, chain + (root ? fed(r) : 0))) continue;
     if (root) first.active.push_back(int(i));
     (root ? first.segments : chains).push_back({r.sequence, chain, root ? &trees[i] : nullptr, 0});
   }
   first.segments.insert(first.segments.end(), chains.begin(), chains.end());
   return first;
+}
+
+Output RoundModel::run(std::span<const Segment> segments) {
+  if (taps_.empty() || segments.empty()) return model_->run(segments);
+  const bool drafted = segments.front().begin > 0;  // all are of one level
+  inputs_.clear();
+  std::vector<std::size_t> begins;
+  for (const Segment& s : segments) {
+    begins.push_back(inputs_.size());
+    drafted ? give_features(s) : give_states(s);
+  }
+  begins.push_back(inputs_.size());
+  std::vector<Segment> fed(segments.begin(), segments.end());
+  for (std::size_t i = 0; i < fed.size(); ++i) {
+    fed[i].inputs = std::span(inputs_).subspan(begins[i], begins[i + 1] - begins[i]);
+    fed[i].approximate = drafted;
+  }
+  const HiddenStates& states = hidden_.at(segments.front().sequence->id);
+  const Output out = model_->run(fed, drafted ? RowInputs{1, model_->info().width}
+                                              : RowInputs{2 * int(taps_.size()), states.half(), states.dtype()});
+  note_features(segments, out);
+  return out;
+}
+
+// The target's states of the rows' positions: row i has token i + 1 and the states of position i.
+void RoundModel::give_states(const Segment& s) {
+  const HiddenStates& states = hidden_.at(s.sequence->id);
+  const int begin = model_->cache().confirmed(s.sequence->id);
+  for (int at = begin; at < begin + s.chain + (s.tree ? 1 : 0); ++at)
+    for (const Tap t : taps_)
+      for (const int half : {0, 1}) inputs_.push_back(states.address(at, t, half));
+}
+
+void RoundModel::give_features(const Segment& s) {
+  const std::vector<std::uint64_t>& of = features_.at(s.tree);
+  for (int node = s.begin; node < s.tree->nodes; ++node)
+    inputs_.push_back(of.at(std::size_t(*s.tree->parents.row<std::int32_t>(node))));
+}
+
+void RoundModel::note_features(std::span<const Segment> segments, const Output& out) {
+  if (!out.features) return;
+  outputs_.push_back(out.features);
+  std::int64_t row = 0;
+  for (const Segment& s : segments)
+    for (int node = s.begin; s.tree && node < s.tree->nodes; ++node, ++row)
+      features_[s.tree].push_back(std::uint64_t(reinterpret_cast<std::uintptr_t>(out.features.row<float>(row))));
 }
 
 std::vector<Option> with_model(std::vector<Option> more) {

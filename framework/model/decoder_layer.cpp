@@ -5,21 +5,23 @@
 namespace foretoken {
 
 std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const std::string& prefix,
-                                                   std::int64_t input) {
-  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size,
-                     in = input > 0 ? input : c.width;
+                                                   Projections projections) {
+  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   std::map<std::string, Shape> all;
   const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
     all[name + ".weight"] = {rows, columns};
     if (bias) all[name + ".bias"] = {rows};
   };
-  for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) all[prefix + norm + ".weight"] = {c.width};
+  all[prefix + "post_attention_layernorm.weight"] = {c.width};
   for (const char* norm : {"q_norm", "k_norm"})
     if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
-  matrix(attention + "q_proj", q, in, c.qkv_bias);
-  matrix(attention + "k_proj", kv, in, c.qkv_bias);
-  matrix(attention + "v_proj", kv, in, c.qkv_bias);
+  if (projections == Projections::own) {
+    all[prefix + "input_layernorm.weight"] = {c.width};
+    matrix(attention + "q_proj", q, c.width, c.qkv_bias);
+    matrix(attention + "k_proj", kv, c.width, c.qkv_bias);
+    matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
+  }
   matrix(attention + "o_proj", c.width, q, c.out_bias);
   matrix(mlp + "gate_proj", c.ffn, c.width, c.mlp_bias);
   matrix(mlp + "up_proj", c.ffn, c.width, c.mlp_bias);
@@ -27,13 +29,16 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
   return all;
 }
 
-DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
+DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const std::string& prefix,
+                           Projections projections)
     : epsilon_(float(c.norm_epsilon)), heads_(c.heads), kv_heads_(c.kv_heads), head_size_(c.head_size) {
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  attention_norm_ = load.vector(prefix + "input_layernorm.weight");
   ffn_norm_ = load.vector(prefix + "post_attention_layernorm.weight");
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
-  qkv_ = load.products({attention + "q_proj", attention + "k_proj", attention + "v_proj"});
+  if (projections == Projections::own) {
+    attention_norm_ = load.vector(prefix + "input_layernorm.weight");
+    qkv_ = load.products({attention + "q_proj", attention + "k_proj", attention + "v_proj"});
+  }
   out_ = load.one(attention + "o_proj");
   gate_up_ = load.products({mlp + "gate_proj", mlp + "up_proj"});
   down_ = load.one(mlp + "down_proj");
@@ -47,8 +52,12 @@ void DecoderLayer::forward(Backend& b, const Tensor& x, const Layout& layout, co
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
                           const Tensor& frequencies) const {
+  attend(b, x, qkv_.after_norm(b, x, attention_norm_, epsilon_), layout, kv, frequencies);
+}
+
+void DecoderLayer::attend(Backend& b, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
+                          const Tensor& frequencies) const {
   const std::int64_t nq = std::int64_t(heads_) * head_size_, nkv = std::int64_t(kv_heads_) * head_size_;
-  const Tensor qkv = qkv_.after_norm(b, x, attention_norm_, epsilon_);  // [rows, nq + 2 nkv]
   const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
   if (q_norm_) {
     b.head_norm(q, q_norm_, epsilon_);

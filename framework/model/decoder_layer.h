@@ -13,26 +13,33 @@ namespace foretoken {
 
 class DecoderLayer {
  public:
-  // The tensors PREFIX + "self_attn.q_proj.weight" and so on, with shapes by the configuration. `input`: the width of
-  // what the projections of q, k and v read; 0: config.width.
+  // The first norm, and the matrices of q, k and v: those of this layer, or none, where whoever has the layer makes q,
+  // k and v of something else than its input.
+  enum class Projections : std::uint8_t { own, none };
+
+  // The tensors PREFIX + "self_attn.q_proj.weight" and so on, with shapes by the configuration.
   static std::map<std::string, Shape> tensors(const ModelConfig& config, const std::string& prefix,
-                                              std::int64_t input = 0);
-  DecoderLayer(const WeightLoader& load, const ModelConfig& config, const std::string& prefix);
+                                              Projections projections = Projections::own);
+  DecoderLayer(const WeightLoader& load, const ModelConfig& config, const std::string& prefix,
+               Projections projections = Projections::own);
 
   // The whole layer: x [rows, width] f32 += attention(x), then += feed-forward(x). Writes the rows' keys and values to
   // `kv`. frequencies: f32 [head_size / 2] (ModelConfig::rope_frequencies).
   void forward(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
                const Tensor& frequencies) const;
-  // The second sublayer alone: x += feed-forward(x).
-  void feed_forward(Backend& backend, const Tensor& x) const;
-  // The first sublayer alone: x += attention(x).
+  // The first sublayer alone, of its own projections, or of q, k and v [rows, (heads + 2 kv_heads) head_size], side by
+  // side; q and k are changed.
   void attend(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
               const Tensor& frequencies) const;
+  void attend(Backend& backend, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
+              const Tensor& frequencies) const;
+  // The second sublayer alone.
+  void feed_forward(Backend& backend, const Tensor& x) const;
 
  private:
   float epsilon_;
   int heads_, kv_heads_, head_size_;
-  Tensor attention_norm_, ffn_norm_;  // f32 [width]
+  Tensor attention_norm_, ffn_norm_;  // f32 [width]; the first absent without projections
   Tensor q_norm_, k_norm_;            // f32 [head_size]; absent without head norms
   Products qkv_;                      // [(heads + 2 kv_heads) head_size, width]
   Weight out_;                        // [width, heads head_size]

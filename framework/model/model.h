@@ -108,6 +108,14 @@ struct Output {
                          // Model::features(); else absent
 };
 
+// The two ends of a model: what makes a token its first state, and what makes its last state logits.
+struct Ends {
+  Weight embedding;  // [vocab, width], prepared
+  Tensor norm;       // f32 [width]: the last norm
+  float epsilon = 0;
+  Weight head;  // [vocab, width], prepared
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -118,6 +126,8 @@ class Model {
   // Whether a forward may be a body of Backend::replay: it computes by the backend's operations only, reads no token
   // and no layout on the host, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
+  // Null where it has none that others could use.
+  virtual const Ends* ends() const { return nullptr; }
   // Whether its forwards return features of the wanted rows.
   virtual bool features() const { return false; }
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process

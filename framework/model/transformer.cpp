@@ -39,18 +39,18 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
     : config_(c), info_(model_info(c, backend, std::move(name), vocabulary, options.kv_dtype)) {
   expect_no_other_tensors(c, tensors);
   const WeightLoader load(backend, tensors_of(c), tensors, options.dtype, options.head_dtype);
-  std::tie(embedding_, head_) = load.ends("model.embed_tokens", c.tied_head ? "" : "lm_head");
-  final_norm_ = load.vector("model.norm.weight");
+  std::tie(ends_.embedding, ends_.head) = load.ends("model.embed_tokens", c.tied_head ? "" : "lm_head");
+  ends_.norm = load.vector("model.norm.weight"), ends_.epsilon = float(c.norm_epsilon);
   for (int l = 0; l < c.layers; ++l) layers_.emplace_back(load, c, layer_prefix(l));
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
-  info_.weight_bytes = load.bytes(), info_.table_bytes = table_bytes(embedding_, head_);
+  info_.weight_bytes = load.bytes(), info_.table_bytes = table_bytes(ends_.embedding, ends_.head);
 }
 
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
   expect_no_inputs(rows, info_.name);
-  const float epsilon = float(config_.norm_epsilon);
-  Tensor x = b.embed(embedding_, rows.tokens);  // [rows, width]
+  const float epsilon = ends_.epsilon;
+  Tensor x = b.embed(ends_.embedding, rows.tokens);  // [rows, width]
   const auto keep = [&](Tap tap, const Tensor& state) {
     for (std::size_t i = 0; i < rows.taps.size(); ++i)
       if (rows.taps[i] == tap) store_tap(b, state, kv[layers_.size() + i], rows.layout);
@@ -60,11 +60,11 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
     layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
   }
   keep(Tap(layers_.size()), x);
-  if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, final_norm_, epsilon));
+  if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, ends_.norm, epsilon));
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);
-  if (!rows.logits) return {b.linear(b.rms_norm(x, final_norm_, epsilon), head_)};
-  b.norm_linear_to(rows.logits, x, final_norm_, epsilon, head_);
+  if (!rows.logits) return {b.linear(b.rms_norm(x, ends_.norm, epsilon), ends_.head)};
+  b.norm_linear_to(rows.logits, x, ends_.norm, epsilon, ends_.head);
   return {rows.logits};  // [wanted, vocab]
 }
 

@@ -41,13 +41,12 @@ class Transformer : public Model {
   const ModelConfig& config() const { return config_; }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }
+  const Ends* ends() const override { return &ends_; }
 
  private:
   ModelConfig config_;
   ModelInfo info_;
-  Weight embedding_;    // [vocab, width]; the head where that is tied and quantized
-  Weight head_;         // [vocab, width]
-  Tensor final_norm_;   // f32 [width]
+  Ends ends_;           // the embedding is the head where they are tied and quantized
   Tensor frequencies_;  // f32 [head_size / 2]
   std::vector<DecoderLayer> layers_;
 };

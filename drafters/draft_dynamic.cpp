@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "drafters/drafters.h"
-#include "framework/components/round_model.h"
+#include "drafters/growth.h"
 #include "kernels/staging.h"
 
 namespace foretoken {
@@ -23,7 +23,7 @@ struct Candidate {
 };
 
 // One sequence's round.
-struct Growth {
+struct GrowingTree {
   int request;
   Budget budget;
   std::vector<Candidate> candidates{};  // level by level; those that were among the best when they were found
@@ -46,15 +46,15 @@ struct Growth {
 
 class DraftsDynamic : public Drafter {
  public:
-  DraftsDynamic(Host& host, std::shared_ptr<Model> model, int width, int expand)
-      : backend_(host.backend()), model_(host, std::move(model)), width_(width), expand_(expand), staging_(backend_) {}
+  DraftsDynamic(Host& host, RoundModel model, int width, int expand)
+      : backend_(host.backend()), model_(std::move(model)), width_(width), expand_(expand), staging_(backend_) {}
 
   void forget(const Sequence& sequence) override { model_.forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests), fed = fed_trees(requests);
     const auto [first, active] = model_.begin(requests, fed, [this](const auto& r) { return most_fed(r); });
-    std::vector<Growth> growing, grown;
+    std::vector<GrowingTree> growing, grown;
     for (const int i : active) growing.push_back({i, model_.budget(requests[std::size_t(i)])});
     std::vector<Segment> segments = first;
     for (int depth = 1; !segments.empty(); ++depth) {
@@ -62,8 +62,8 @@ class DraftsDynamic : public Drafter {
       segments.clear();
       if (growing.empty()) break;
       add_candidates(requests, fed, out, depth, growing);
-      std::vector<Growth> more;
-      for (Growth& g : growing) {
+      std::vector<GrowingTree> more;
+      for (GrowingTree& g : growing) {
         DraftTree& tree = fed[std::size_t(g.request)];
         const bool expanded = depth < g.budget.depth && expand(depth, g, tree);
         if (expanded) segments.push_back({requests[std::size_t(g.request)].sequence, 0, &tree, g.begin});
@@ -71,7 +71,7 @@ class DraftsDynamic : public Drafter {
       }
       growing = std::move(more);
     }
-    for (const Growth& g : grown) keep_best(g, trees[std::size_t(g.request)]);
+    for (const GrowingTree& g : grown) keep_best(g, trees[std::size_t(g.request)]);
     return trees;
   }
 
@@ -91,14 +91,14 @@ class DraftsDynamic : public Drafter {
 
   // The `width` most probable children of each node that the last forward was fed. Waits for the device.
   void add_candidates(std::span<const DraftRequest> requests, std::span<const DraftTree> fed, const Output& out,
-                      int depth, std::span<Growth> growing) {
+                      int depth, std::span<GrowingTree> growing) {
     std::vector<DistributionAfter> rows;
-    for (const Growth& g : growing)
+    for (const GrowingTree& g : growing)
       for (int node = g.begin; node < int(g.fed.size()); ++node)
         rows.push_back({requests[std::size_t(g.request)].sequence, &fed[std::size_t(g.request)], node, Warp{1}});
     const auto [tokens, q] = ranks(model_.distributions(out, rows));
     std::int64_t row = 0;
-    for (Growth& g : growing)
+    for (GrowingTree& g : growing)
       for (; g.begin < int(g.fed.size()); ++g.begin, ++row) {
         const int parent = g.fed[std::size_t(g.begin)];
         const double above = parent < 0 ? 1 : g.candidates[std::size_t(parent)].joint;
@@ -128,7 +128,7 @@ class DraftsDynamic : public Drafter {
 
   // Adds the best nodes of this level to the fed tree; false where there are none. What is not among the best of all is
   // left out: neither it nor a node below it could be kept in the end.
-  bool expand(int depth, Growth& g, DraftTree& tree) const {
+  bool expand(int depth, GrowingTree& g, DraftTree& tree) const {
     std::vector<int> level;
     for (const int c : g.best)
       if (g.candidates[std::size_t(c)].depth == depth && int(level.size()) < expand_) level.push_back(c);
@@ -141,7 +141,7 @@ class DraftsDynamic : public Drafter {
     return !level.empty();
   }
 
-  static void keep_best(const Growth& g, DraftTree& tree) {
+  static void keep_best(const GrowingTree& g, DraftTree& tree) {
     std::vector<int> kept = g.best, node(g.candidates.size());
     std::ranges::sort(kept);
     for (const int c : kept) {
@@ -159,17 +159,26 @@ class DraftsDynamic : public Drafter {
 
 }  // namespace
 
+std::vector<Option> dynamic_options() {
+  return {{"width", "integer", 10, "children of an expanded node, 1 to 255", false, 1, kMaxNodes - 1},
+          {"expand", "integer", 10, "the most nodes expanded on each level, 1 to 255", false, 1, kMaxNodes - 1}};
+}
+
+Growth dynamic_growth(const nlohmann::json& o) {
+  return {{.proposes = {Drawn::certain}, .waits = true},
+          [width = o.at("width").get<int>(), expand = o.at("expand").get<int>()](Host& host, RoundModel model) {
+            return std::make_unique<DraftsDynamic>(host, std::move(model), width, expand);
+          }};
+}
+
 Entry<Drafter> draft_dynamic() {
   return {"a tree of the most probable paths of a smaller model of the same vocabulary",
           "arXiv 2406.16858",
-          with_model(
-              {{"width", "integer", 10, "children of an expanded node, 1 to 255", false, 1, kMaxNodes - 1},
-               {"expand", "integer", 10, "the most nodes expanded on each level, 1 to 255", false, 1, kMaxNodes - 1}}),
+          with_model(dynamic_options()),
           [](const nlohmann::json& o, Host& host) {
-            return std::make_unique<DraftsDynamic>(host, host.load(ModelChoice::read(o.at("model"))),
-                                                   o.at("width").get<int>(), o.at("expand").get<int>());
+            return dynamic_growth(o).make(host, RoundModel(host, host.load(ModelChoice::read(o.at("model")))));
           },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .waits = true}; },
+          [](const nlohmann::json& o, const ModelInfo&) { return dynamic_growth(o).needs; },
           {{{"width", 2}, {"expand", 2}}, {{"width", 3}, {"expand", 1}}}};
 }
 

@@ -2,15 +2,15 @@
 // warped like the target's, and q is reported with it. Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023
 // (2302.01318).
 #include "drafters/drafters.h"
-#include "framework/components/round_model.h"
+#include "drafters/growth.h"
 
 namespace foretoken {
 namespace {
 
 class DraftModel : public Drafter {
  public:
-  DraftModel(Host& host, std::shared_ptr<Model> model, std::optional<float> temperature)
-      : backend_(host.backend()), model_(host, std::move(model)), temperature_(temperature) {}
+  DraftModel(Host& host, RoundModel model, std::optional<float> temperature)
+      : backend_(host.backend()), model_(std::move(model)), temperature_(temperature) {}
 
   void forget(const Sequence& sequence) override { model_.forget(sequence); }
 
@@ -60,16 +60,25 @@ class DraftModel : public Drafter {
 
 }  // namespace
 
+std::vector<Option> chain_options() { return {draft_temperature()}; }
+
+Growth chain_growth(const nlohmann::json& o, const std::string& drafter) {
+  const std::optional<float> temperature = read_draft_temperature(o, drafter);
+  return {{.proposes = {Drawn::chain}}, [temperature](Host& host, RoundModel model) {
+            return std::make_unique<DraftModel>(host, std::move(model), temperature);
+          }};
+}
+
 Entry<Drafter> draft_model() {
-  return {"a chain drawn from a smaller model of the same vocabulary",
-          "arXiv 2211.17192, 2302.01318",
-          with_model({draft_temperature()}),
-          [](const nlohmann::json& o, Host& host) {
-            const std::optional<float> temperature = read_draft_temperature(o, "draft_model");
-            return std::make_unique<DraftModel>(host, host.load(ModelChoice::read(o.at("model"))), temperature);
-          },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::chain}}; },
-          {nlohmann::json::object(), {{"temperature", 0.5}}}};
+  return {
+      "a chain drawn from a smaller model of the same vocabulary",
+      "arXiv 2211.17192, 2302.01318",
+      with_model(chain_options()),
+      [](const nlohmann::json& o, Host& host) {
+        return chain_growth(o, "draft_model").make(host, RoundModel(host, host.load(ModelChoice::read(o.at("model")))));
+      },
+      [](const nlohmann::json& o, const ModelInfo&) { return chain_growth(o, "draft_model").needs; },
+      {nlohmann::json::object(), {{"temperature", 0.5}}}};
 }
 
 }  // namespace foretoken

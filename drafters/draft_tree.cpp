@@ -7,8 +7,8 @@
 #include <map>
 
 #include "drafters/drafters.h"
+#include "drafters/growth.h"
 #include "drafters/tree_shape.h"
-#include "framework/components/round_model.h"
 #include "kernels/staging.h"
 
 namespace foretoken {
@@ -50,8 +50,8 @@ struct Level {
 
 class DraftsTree : public Drafter {
  public:
-  DraftsTree(Host& host, std::shared_ptr<Model> model, TreeOptions options)
-      : backend_(host.backend()), model_(host, std::move(model)), options_(std::move(options)), staging_(backend_) {}
+  DraftsTree(Host& host, RoundModel model, TreeOptions options)
+      : backend_(host.backend()), model_(std::move(model)), options_(std::move(options)), staging_(backend_) {}
 
   void forget(const Sequence& sequence) override { model_.forget(sequence); }
 
@@ -179,9 +179,8 @@ class DraftsTree : public Drafter {
   Staging staging_;
 };
 
-TreeOptions read_options(const nlohmann::json& o) {
-  TreeOptions read{TreeShape::read(o.at("shape")), o.at("cut"), Drawn::certain,
-                   read_draft_temperature(o, "draft_tree")};
+TreeOptions read_options(const nlohmann::json& o, const std::string& drafter) {
+  TreeOptions read{TreeShape::read(o.at("shape")), o.at("cut"), Drawn::certain, read_draft_temperature(o, drafter)};
   const std::string draws = o.at("draws").get<std::string>();
   const std::vector<Drawn> known{Drawn::certain, Drawn::independent, Drawn::without_replacement};
   const auto named = std::ranges::find(known, draws, [](Drawn d) { return std::string(name_of(d)); });
@@ -191,40 +190,46 @@ TreeOptions read_options(const nlohmann::json& o) {
   return read;
 }
 
-void expect_within_context(const TreeShape& shape, const ModelInfo& model) {
+void expect_within_context(const TreeShape& shape, const ModelInfo& model, const std::string& drafter) {
   if (shape.whole().depth >= model.positions)
-    throw Error("the shape of the drafter 'draft_tree' has " + std::to_string(shape.whole().depth) +
+    throw Error("the shape of the drafter '" + drafter + "' has " + std::to_string(shape.whole().depth) +
                 " levels below the root, which the context of " + model.name + ", " + std::to_string(model.positions) +
                 " tokens, can never hold; choose a shape of fewer levels");
 }
 
-Needs needs_of(const nlohmann::json& o, const ModelInfo& target) {
-  const TreeOptions options = read_options(o);
-  if (target.positions > 0) expect_within_context(options.shape, target);  // 0: asked before the target is known
-  return {.proposes = options.proposes(), .whole = options.cut ? Budget{} : options.shape.whole()};
+}  // namespace
+
+std::vector<Option> tree_options() {
+  return {{"shape", "list", nlohmann::json{4, 2, 2, 1},
+           "children per depth, as in [4, 2, 1], or one path of ranks for each node, as in "
+           "[[0], [1], [0, 0]]; where a round's budget is smaller, it is cut"},
+          {"cut", "boolean", false,
+           "whether the policy's largest budget may be smaller than the shape; false: that is an error"},
+          {"draws", "string", "independent",
+           "how siblings are drawn at temperature > 0: independent, without_replacement, or certain (the "
+           "most probable); at 0 they are certain"},
+          draft_temperature()};
 }
 
-}  // namespace
+Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const ModelInfo& target) {
+  const TreeOptions options = read_options(o, drafter);
+  if (target.positions > 0) expect_within_context(options.shape, target, drafter);
+  return {{.proposes = options.proposes(), .whole = options.cut ? Budget{} : options.shape.whole()},
+          [options, drafter](Host& host, RoundModel model) {
+            expect_within_context(options.shape, model.info(), drafter);
+            return std::make_unique<DraftsTree>(host, std::move(model), options);
+          }};
+}
 
 Entry<Drafter> draft_tree() {
   return {"a tree of a fixed shape from a smaller model of the same vocabulary",
           "arXiv 2305.09781, 2402.12374, 2401.10774",
-          with_model({{"shape", "list", nlohmann::json{4, 2, 2, 1},
-                       "children per depth, as in [4, 2, 1], or one path of ranks for each node, as in "
-                       "[[0], [1], [0, 0]]; where a round's budget is smaller, it is cut"},
-                      {"cut", "boolean", false,
-                       "whether the policy's largest budget may be smaller than the shape; false: that is an error"},
-                      {"draws", "string", "independent",
-                       "how siblings are drawn at temperature > 0: independent, without_replacement, or certain (the "
-                       "most probable); at 0 they are certain"},
-                      draft_temperature()}),
+          with_model(tree_options()),
           [](const nlohmann::json& o, Host& host) {
-            TreeOptions options = read_options(o);
-            std::shared_ptr<Model> model = host.load(ModelChoice::read(o.at("model")));
-            expect_within_context(options.shape, model->info());
-            return std::make_unique<DraftsTree>(host, std::move(model), std::move(options));
+            return tree_growth(o, "draft_tree", {})
+                .make(host, RoundModel(host, host.load(ModelChoice::read(o.at("model")))));
           },
-          needs_of,
+          [](const nlohmann::json& o, const ModelInfo& target) { return tree_growth(o, "draft_tree", target).needs; },
           {{{"shape", {2, 2}}},
            {{"shape", {2, 1, 1}}, {"draws", "without_replacement"}},
            {{"shape", nlohmann::json::parse("[[0], [1], [0, 0], [1, 0], [1, 1], [1, 0, 0], [1, 0, 1]]")}},

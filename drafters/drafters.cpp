@@ -9,6 +9,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("draft_model", draft_model());
   registries.drafters.add("draft_tree", draft_tree());
   registries.drafters.add("draft_dynamic", draft_dynamic());
+  registries.drafters.add("eagle", eagle());
+  registries.drafters.add("eagle3", eagle3());
 
   registries.policies.add("fixed", fixed());
 }

@@ -11,6 +11,8 @@ Entry<Drafter> ngram();
 Entry<Drafter> draft_model();
 Entry<Drafter> draft_tree();
 Entry<Drafter> draft_dynamic();
+Entry<Drafter> eagle();
+Entry<Drafter> eagle3();
 
 Entry<LengthPolicy> fixed();
 

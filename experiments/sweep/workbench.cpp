@@ -188,7 +188,10 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
                                           const Registries& registries) {
   const json& e = run.at("engine");
   Backend& device = backend(e);
-  ComponentConfigs configs{run.at("drafter"), run.at("policy"), run.at("verifier")};
+  const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
+  ComponentConfigs configs{registries.drafters.with_paths(run.at("drafter"), find),
+                           registries.policies.with_paths(run.at("policy"), find),
+                           registries.verifiers.with_paths(run.at("verifier"), find)};
   if (side == Side::baseline) configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
   expect_fit_whole(registries, configs, target_info(run, beside));
   const std::int64_t memory_mib = pool_mib(run, beside, registries);

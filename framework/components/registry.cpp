@@ -152,6 +152,16 @@ std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vect
   return all;
 }
 
+nlohmann::json with_paths(const std::string& what, nlohmann::json config, const Entries& all,
+                          const std::function<std::string(const std::string&)>& find) {
+  for (const Option& o : declared(what, config, all).options) {
+    nlohmann::json& value = config[o.name];
+    if (o.type == "path" && value.is_string()) value = find(value.get<std::string>());
+    if (is_component(o) && value.is_object()) value = with_paths(o.type, value, all, find);
+  }
+  return config;
+}
+
 ComponentFiles files_of(const std::string& what, const nlohmann::json& config, const Entries& all) {
   ComponentFiles files;
   add_files(what, config, all, files);

@@ -84,6 +84,9 @@ struct ComponentFiles {
   std::set<std::string> plugins;   // their files; "": built in
 };
 ComponentFiles files_of(const std::string& what, const nlohmann::json& config, const Entries& all);
+// Complete options with every path replaced by find(path), in all components that they name too.
+nlohmann::json with_paths(const std::string& what, nlohmann::json config, const Entries& all,
+                          const std::function<std::string(const std::string&)>& find);
 [[noreturn]] void missing_name(const std::string& what, const nlohmann::json& config,
                                const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
@@ -125,6 +128,10 @@ template <class T> class Registry {
     return fill_options(what_, config, find(config).options, *all_);
   }
   ComponentFiles files(const nlohmann::json& config) const { return files_of(what_, config, *all_); }
+  nlohmann::json with_paths(const nlohmann::json& config,
+                            const std::function<std::string(const std::string&)>& find) const {
+    return foretoken::with_paths(what_, complete(config), *all_, find);
+  }
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
     const Entry<T>& entry = find(config);
     std::unique_ptr<T> made = entry.make(with_whole_models(complete(config), entry.options), host);

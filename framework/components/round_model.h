@@ -44,6 +44,7 @@ class RoundModel {
     return distributions_.of(out.logits, rows);
   }
   void forget(const Sequence& sequence) { model_->forget(sequence); }
+  const ModelInfo& info() const { return model_->info(); }
 
  private:
   void give_states(const Segment& s);

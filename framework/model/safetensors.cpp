@@ -36,9 +36,10 @@ DType read_dtype(const Fields& fields, const std::string& tensor) {
   for (DType t :
        {DType::f32, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i32, DType::i64, DType::u64, DType::e4m3})
     if (name == name_of(t)) return t;
-  throw Error(
-      fields.where() + ": tensor '" + tensor + "' has the dtype '" + name +
-      "', which is not supported; convert it to F32, F16 or BF16 (known are also I64, I32, I8, U8, U64, F8_E4M3)");
+  if (name == "BOOL") return DType::u8;
+  throw Error(fields.where() + ": tensor '" + tensor + "' has the dtype '" + name +
+              "', which is not supported; convert it to F32, F16 or BF16 (known are also I64, I32, I8, U8, U64, "
+              "F8_E4M3, BOOL)");
 }
 
 // Bytes of the tensor by its shape and dtype. A size of more than 62 bits is refused.

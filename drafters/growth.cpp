@@ -1,0 +1,57 @@
+#include "drafters/growth.h"
+
+#include <algorithm>
+
+#include "framework/text/known_names.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+struct Kind {
+  std::string name;
+  std::vector<Option> options;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> kKinds{
+      {"chain", chain_options()}, {"tree", tree_options()}, {"dynamic", dynamic_options()}};
+  return kKinds;
+}
+
+bool has(const Kind& kind, const std::string& option) {
+  return std::ranges::find(kind.options, option, &Option::name) != kind.options.end();
+}
+
+}  // namespace
+
+std::vector<Option> growth_options() {
+  std::vector<Option> all{
+      {"growth", "string", "chain",
+       "how its trees grow: chain, tree (of a fixed shape) or dynamic (of the most probable paths)"}};
+  for (const Kind& kind : kinds())
+    for (Option o : kind.options) {
+      if (std::ranges::find(all, o.name, &Option::name) != all.end()) continue;
+      if (!o.optional) o.meaning += "; of \"" + kind.name + "\" alone, null: " + o.standard.dump();
+      o.standard = nullptr, o.optional = true;
+      all.push_back(std::move(o));
+    }
+  return all;
+}
+
+Growth chosen_growth(nlohmann::json o, const std::string& drafter, const ModelInfo& target) {
+  const std::string name = o.at("growth").get<std::string>();
+  const auto own = std::ranges::find(kinds(), name, &Kind::name);
+  if (own == kinds().end()) unknown_name("growth", name, {"chain", "tree", "dynamic"});
+  for (const Kind& kind : kinds())
+    for (const Option& option : kind.options)
+      if (!o.at(option.name).is_null() && !has(*own, option.name))
+        throw Error("option '" + option.name + "' of the drafter '" + drafter + "' is for \"growth\": \"" + kind.name +
+                    "\", but it grows as \"" + name + "\"; leave it out, or choose that growth");
+  for (const Option& option : own->options)
+    if (o.at(option.name).is_null()) o[option.name] = option.standard;
+  if (name == "chain") return chain_growth(o, drafter);
+  return name == "tree" ? tree_growth(o, drafter, target) : dynamic_growth(o);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,33 @@
+// The ways in which a drafter with a model grows its trees: a chain, a tree of a fixed shape, or one whose shape
+// follows the draft's probabilities. Drafters that differ by their model alone share them. This module must not know
+// which model it is.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/components/round_model.h"
+
+namespace foretoken {
+
+struct Growth {
+  Needs needs;
+  std::function<std::unique_ptr<Drafter>(Host&, RoundModel)> make;
+};
+
+// Each reads its options, complete, and names `drafter` in messages. `target`: ModelInfo() where it is not known yet.
+Growth chain_growth(const nlohmann::json& options, const std::string& drafter);
+Growth tree_growth(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
+Growth dynamic_growth(const nlohmann::json& options);
+
+std::vector<Option> chain_options();    // temperature
+std::vector<Option> tree_options();     // shape, cut, draws, temperature
+std::vector<Option> dynamic_options();  // width, expand
+
+// All of them as options of one drafter, and "growth", which chooses: "chain", "tree" or "dynamic". What is not given
+// has the default of its kind; an option of another kind is an Error.
+std::vector<Option> growth_options();
+Growth chosen_growth(nlohmann::json options, const std::string& drafter, const ModelInfo& target);
+
+}  // namespace foretoken

@@ -1,0 +1,203 @@
+#include "drafters/heads/eagle_head.h"
+
+#include <set>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+const std::string kLayer = "layers.0.", kAttention = kLayer + "self_attn.";
+
+std::string layer_name(int l) { return "layers." + std::to_string(l) + "."; }
+
+std::map<std::string, Shape> shapes_of(const EagleForm& f, int vocab) {
+  const ModelConfig& c = f.layer;
+  const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
+  std::map<std::string, Shape> all = DecoderLayer::tensors(c, kLayer, DecoderLayer::Projections::none);
+  for (int l = 1; l < c.layers; ++l) all.merge(DecoderLayer::tensors(c, layer_name(l)));
+  if (f.own_embedding) all["embed_tokens.weight"] = {vocab, c.width};
+  if (f.draft_vocab > 0) all["lm_head.weight"] = {f.draft_vocab, c.width};
+  if (f.fc_bias) all["fc.part0.bias"] = {c.width};
+  const auto projections = [&](const std::string& part) {
+    for (const auto& [name, out] : {std::pair("q_proj", q), std::pair("k_proj", kv), std::pair("v_proj", kv)}) {
+      all[kAttention + name + part + ".weight"] = {out, c.width};
+      if (c.qkv_bias && part != ".part1") all[kAttention + name + part + ".bias"] = {out};
+    }
+  };
+  if (f.generation == 1) {
+    for (const char* part : {"fc.part0.weight", "fc.part1.weight"}) all[part] = {c.width, c.width};
+    projections("");
+    return all;
+  }
+  for (std::size_t i = 0; f.combines() && i < f.taps.size(); ++i)
+    all["fc.part" + std::to_string(i) + ".weight"] = {c.width, f.target_width};
+  for (const char* norm : {"layers.0.input_layernorm.weight", "layers.0.hidden_norm.weight", "norm.weight"})
+    all[norm] = {c.width};
+  for (std::size_t i = 0; f.state_norm == EagleForm::Norm::each && i < f.taps.size(); ++i)
+    all["fc_norm." + std::to_string(i) + ".weight"] = {f.target_width};
+  if (f.state_norm == EagleForm::Norm::all) all["input_norm.weight"] = {std::int64_t(f.taps.size()) * f.target_width};
+  projections(".part0"), projections(".part1");
+  return all;
+}
+
+std::vector<std::string> projections_of(const std::string& part) {
+  return {kAttention + "q_proj" + part, kAttention + "k_proj" + part, kAttention + "v_proj" + part};
+}
+
+void expect_target(const EagleForm& f, const ModelInfo& target, const std::string& name) {
+  if (f.target_width != target.width)
+    throw Error("the head " + name + " reads states of " + std::to_string(f.target_width) +
+                " numbers, but those of the target " + target.name + " have " + std::to_string(target.width) +
+                "; it belongs to another target");
+  if (f.own_embedding && f.layer.vocab != target.vocab)
+    throw Error("the head " + name + " has an embedding of " + std::to_string(f.layer.vocab) +
+                " tokens, but the target " + target.name + " has " + std::to_string(target.vocab) +
+                "; it belongs to another target");
+  if (!f.own_embedding && f.layer.width != target.width)
+    throw Error("the head " + name + " has no embedding of its own, and its width is " + std::to_string(f.layer.width) +
+                ", but that of the target " + target.name + " is " + std::to_string(target.width) +
+                "; it belongs to another target");
+}
+
+// x W^T of several matrices, added up where `to` has numbers already: f32 [rows, out].
+Tensor products_of(Backend& b, const Products& all, const Tensor& x) {
+  std::int64_t out = 0, at = 0;
+  for (const Weight& w : all.parts) out += w.out;
+  if (all.parts.size() == 1) return b.linear(x, all.parts.front());
+  const Tensor y = b.allocate({x.dim(0), out}, DType::f32);
+  for (const Weight& w : all.parts) b.linear_to(y.columns(at, w.out), x, w), at += w.out;
+  return y;
+}
+
+void add_products(Backend& b, const Tensor& to, const Products& all, const Tensor& x) {
+  std::int64_t at = 0;
+  for (const Weight& w : all.parts) {
+    b.linear_add(all.parts.size() == 1 ? to : to.columns(at, w.out), x, w);
+    at += w.out;
+  }
+}
+
+}  // namespace
+
+EagleHead::EagleHead(Backend& backend, const EagleForm& form, const HeadTensors& tensors, const Ends& ends,
+                     const ModelInfo& target, std::string name, const std::string& dtype)
+    : form_(form), ends_(ends), epsilon_(float(form.layer.norm_epsilon)) {
+  const ModelConfig& c = form.layer;
+  expect_target(form, target, name);
+  info_ = target;
+  info_.name = std::move(name), info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
+  info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype);
+  info_.kv.expect_heads(info_.name);
+  const WeightLoader load(backend, shapes_of(form, target.vocab), tensors, dtype, "auto");
+  if (form.own_embedding) embedding_ = load.one("embed_tokens");
+  load_states(load);
+  layers_.emplace_back(load, c, kLayer, DecoderLayer::Projections::none);
+  for (int l = 1; l < c.layers; ++l) layers_.emplace_back(load, c, layer_name(l));
+  load_vocabulary(load, tensors);
+  frequencies_ = backend.upload(Tensor::host_copy<float>(c.rope_frequencies(), DType::f32));
+  tensors.expect_all_read(form.generation == 1 ? "an EAGLE-1 head" : "an EAGLE-3 head");
+  info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+}
+
+void EagleHead::load_states(const WeightLoader& load) {
+  if (form_.generation == 1) {
+    fc_ = {load.one("fc.part0"), load.one("fc.part1")};
+    of_state_ = load.products(projections_of(""));
+    return;
+  }
+  for (std::size_t i = 0; form_.combines() && i < form_.taps.size(); ++i)
+    fc_.push_back(load.one("fc.part" + std::to_string(i)));
+  for (std::size_t i = 0; form_.state_norm == EagleForm::Norm::each && i < form_.taps.size(); ++i)
+    fc_norms_.push_back(load.vector("fc_norm." + std::to_string(i) + ".weight"));
+  if (form_.state_norm == EagleForm::Norm::all) fc_norms_ = {load.vector("input_norm.weight")};
+  embedding_norm_ = load.vector(kLayer + "input_layernorm.weight");
+  state_norm_ = load.vector(kLayer + "hidden_norm.weight");
+  norm_ = load.vector("norm.weight");
+  of_embedding_ = load.products(projections_of(".part0")), of_state_ = load.products(projections_of(".part1"));
+}
+
+void EagleHead::load_vocabulary(const WeightLoader& load, const HeadTensors& tensors) {
+  if (form_.draft_vocab == 0) return;
+  head_ = load.one("lm_head");
+  if (!tensors.has("d2t")) {
+    if (form_.draft_vocab != info_.vocab)
+      throw Error(tensors.where() + " has a head of " + std::to_string(form_.draft_vocab) +
+                  " tokens, and no tensor 'd2t' that says which of the target's " + std::to_string(info_.vocab) +
+                  " they are; download it again");
+    return;
+  }
+  const Tensor offsets = tensors.tensor("d2t", {form_.draft_vocab});
+  if (offsets.dtype() != DType::i64) throw Error(tensors.where() + ": the tensor 'd2t' must be I64; download it again");
+  std::vector<std::int32_t> ids;
+  std::set<std::int64_t> seen;
+  for (std::int64_t i = 0; i < form_.draft_vocab; ++i) {
+    const std::int64_t id = i + offsets.data<std::int64_t>()[i];  // an offset, not the token itself
+    if (id < 0 || id >= info_.vocab || !seen.insert(id).second)
+      throw Error(tensors.where() + ": 'd2t' maps the draft's token " + std::to_string(i) + " to " +
+                  std::to_string(id) + ", which " +
+                  (id < 0 || id >= info_.vocab ? "the target lacks" : "another one has") +
+                  "; the head belongs to another target, or is damaged");
+    ids.push_back(std::int32_t(id));
+  }
+  ids_ = load.backend().upload(Tensor::host_copy<std::int32_t>(ids, DType::i32));
+}
+
+// The states of the target, [rows, states * target_width], as one of the head's own features: [rows, width].
+Tensor EagleHead::of_states(Backend& b, const Tensor& inputs) const {
+  const Tensor all = form_.state_norm == EagleForm::Norm::all ? b.rms_norm(inputs, fc_norms_[0], epsilon_) : inputs;
+  Tensor g;
+  for (std::size_t i = 0; i < fc_.size(); ++i) {
+    Tensor state = all.columns(std::int64_t(i) * form_.target_width, form_.target_width);
+    if (form_.state_norm == EagleForm::Norm::each) state = b.rms_norm(state, fc_norms_[i], epsilon_);
+    if (i == 0)
+      g = b.linear(state, fc_[i]);
+    else
+      b.linear_add(g, state, fc_[i]);
+  }
+  return g;
+}
+
+// What the first layer adds its attention to, and its q, k and v.
+Tensor EagleHead::first_input(Backend& b, const Tensor& embedded, const Tensor& inputs, Tensor& qkv) const {
+  if (form_.generation == 1) {
+    const Tensor x = b.linear(embedded, fc_[0]);
+    b.linear_add(x, inputs, fc_[1]);
+    qkv = products_of(b, of_state_, x);
+    return x;
+  }
+  const bool own = !form_.combines() || inputs.dim(1) == form_.layer.width;
+  const Tensor g = own ? inputs : of_states(b, inputs);
+  const Tensor normed = b.rms_norm(g, state_norm_, epsilon_);
+  qkv = products_of(b, of_embedding_, b.rms_norm(embedded, embedding_norm_, epsilon_));
+  add_products(b, qkv, of_state_, normed);
+  return form_.norm_before_residual ? normed : g;
+}
+
+Tensor EagleHead::logits(Backend& b, const Tensor& x, const Tensor& to) const {
+  const Weight& head = form_.draft_vocab > 0 ? head_ : ends_.head;
+  const Tensor all = to ? to : b.allocate({x.dim(0), info_.vocab}, DType::f32);
+  if (ids_)
+    b.spread(b.linear(x, head), ids_, all);
+  else
+    b.linear_to(all, x, head);
+  return all;
+}
+
+Output EagleHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
+  if (!rows.taps.empty()) expect_tokens_alone(rows, info_.name);
+  if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
+  Tensor qkv;
+  Tensor x = first_input(b, b.embed(form_.own_embedding ? embedding_ : ends_.embedding, rows.tokens), rows.inputs, qkv);
+  layers_[0].attend(b, x, qkv, rows.layout, kv[0], frequencies_);
+  layers_[0].feed_forward(b, x);
+  for (std::size_t l = 1; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
+  if (!rows.wanted) return {};
+  if (!rows.all_wanted) x = b.gather(x, rows.wanted);
+  const Tensor normed = norm_ ? b.rms_norm(x, norm_, epsilon_) : x;
+  Tensor features = form_.norm_output ? normed : x;
+  if (rows.features) b.copy(features, rows.features), features = rows.features;
+  return {logits(b, normed, rows.logits), features};
+}
+
+}  // namespace foretoken

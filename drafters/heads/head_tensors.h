@@ -1,0 +1,38 @@
+// The tensors of a published draft head under one set of names, whatever its layout calls them, and parts of matrices
+// that read two inputs side by side. This module must not know what a tensor is for.
+#pragma once
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/model/checkpoint.h"
+
+namespace foretoken {
+
+class HeadTensors : public TensorSource {
+ public:
+  // `known_as`: a stored name to the name by which it is asked for here; "" where it is not used.
+  using Rename = std::function<std::string(const std::string&)>;
+  // model.safetensors of the directory. Files that end in .bin or .pt alone are an Error that names the command that
+  // converts them.
+  HeadTensors(const std::filesystem::path& directory, const Rename& known_as);
+
+  bool has(const std::string& name) const { return stored_.contains(name); }
+  Shape shape(const std::string& name) const;
+  // MODULE.part0.weight and MODULE.part1.weight are the left and the right columns of MODULE.weight, as many as are
+  // expected; the bias MODULE.bias is that of part0.
+  Tensor tensor(const std::string& name, const Shape& expected) const override;
+  std::vector<std::string> names() const override;
+  std::string where() const override { return file_.where(); }
+  // An Error that lists the tensors that nothing has asked for. `kind`: what the head was taken for.
+  void expect_all_read(const std::string& kind) const;
+
+ private:
+  Checkpoint file_;
+  std::map<std::string, std::string> stored_;  // name here to name there
+  mutable std::set<std::string> read_;
+};
+
+}  // namespace foretoken

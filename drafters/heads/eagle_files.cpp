@@ -1,5 +1,10 @@
 #include "drafters/heads/eagle_files.h"
 
+#include <set>
+
+#include "drafters/heads/head_tensors.h"
+#include "framework/model/random_weights.h"
+#include "framework/model/shapes.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -68,32 +73,101 @@ std::string known_as(std::string name) {
   return name;
 }
 
-}  // namespace
-
-HeadTensors eagle_tensors(const std::filesystem::path& directory) { return {directory, known_as}; }
-
-EagleForm eagle_form(const std::filesystem::path& directory, int layers) {
+EagleForm form_in(const std::filesystem::path& directory, const HeadTensors& tensors, int layers) {
   const std::filesystem::path file = directory / "config.json";
   const json all = read_json(file);
   const Fields config(all, file.string());
-  const HeadTensors tensors = eagle_tensors(directory);
   if (!tensors.has("fc.weight") && !tensors.has("layers.0.hidden_norm.weight"))
-    throw Error(directory.string() +
-                " has neither a tensor fc.weight nor midlayer.hidden_norm.weight, so it is no head of the EAGLE "
-                "family; choose the drafter of its own kind");
+    throw Error(
+        directory.string() +
+        " has neither a tensor fc.weight nor midlayer.hidden_norm.weight, so it is no head of the EAGLE family; "
+        "choose the drafter of its own kind");
   const json layer = config.has("transformer_layer_config") ? config.object("transformer_layer_config").all() : all;
   EagleForm form;
   form.layer = layer_config(layer, file.string());
   form.target_width = config.integer_or("target_hidden_size", 1, 1 << 24, form.layer.width);
   form.own_embedding = tensors.has("embed_tokens.weight");
   form.fc_bias = tensors.has("fc.bias");
-  if (!tensors.has("layers.0.hidden_norm.weight")) {
+  if (tensors.has("layers.0.hidden_norm.weight"))
+    read_states(config, tensors, layers, form);
+  else
     form.generation = 1, form.taps = {kNormed};
-    return form;
-  }
-  read_states(config, tensors, layers, form);
-  if (tensors.has("lm_head.weight")) form.draft_vocab = int(tensors.shape("lm_head.weight")[0]);
   return form;
+}
+
+// Offsets from the draft's tokens to the target's.
+std::vector<std::int32_t> ids_in(const HeadTensors& tensors, int draft_vocab, int vocab) {
+  if (!tensors.has("d2t")) {
+    if (draft_vocab == vocab) return {};
+    throw Error(tensors.where() + " has a head of " + std::to_string(draft_vocab) +
+                " tokens, and no tensor 'd2t' that says which of the target's " + std::to_string(vocab) +
+                " they are; it belongs to another target, or is incomplete");
+  }
+  const Tensor offsets = tensors.tensor("d2t", {draft_vocab});
+  if (offsets.dtype() != DType::i64) throw Error(tensors.where() + ": the tensor 'd2t' must be I64; download it again");
+  std::vector<std::int32_t> ids;
+  std::set<std::int64_t> seen;
+  for (std::int64_t i = 0; i < draft_vocab; ++i) {
+    const std::int64_t id = i + offsets.data<std::int64_t>()[i];
+    const bool lacks = id < 0 || id >= vocab;
+    if (lacks || !seen.insert(id).second)
+      throw Error(tensors.where() + ": 'd2t' maps the draft's token " + std::to_string(i) + " to " +
+                  std::to_string(id) + ", which " + (lacks ? "the target lacks" : "another one has already") +
+                  "; the head belongs to another target, or is damaged");
+    ids.push_back(std::int32_t(id));
+  }
+  return ids;
+}
+
+ModelConfig random_layer(const std::string& shape, const ModelInfo& target) {
+  if (shape != "small") {
+    ModelConfig layer = published_shape(shape);
+    layer.layers = 1, layer.vocab = target.vocab;
+    return layer;
+  }
+  ModelConfig layer;
+  layer.vocab = target.vocab, layer.width = target.width, layer.layers = 1, layer.ffn = target.width;
+  layer.heads = layer.kv_heads = 1, layer.head_size = kCodedHead, layer.positions = target.positions;
+  return layer;
+}
+
+EagleFiles random_eagle(const Fields& head, int generation, const ModelInfo& target) {
+  const int layers = int(target.kv.layers.size());
+  const auto seed = std::uint64_t(head.integer_or("seed", 0, 1 << 30, 1));
+  EagleFiles files{.name = "random " + head.string("random") + " head seed " + std::to_string(seed)};
+  EagleForm& form = files.form;
+  form.generation = generation, form.layer = random_layer(head.string("random"), target);
+  form.target_width = target.width;
+  if (generation == 1)
+    form.taps = {kNormed};
+  else
+    form.taps = layers < 4 ? std::vector<Tap>{0, layers} : default_taps(layers, head.where());
+  files.tensors = [seed] { return std::make_shared<RandomWeights>(seed); };
+  if (generation == 1) return files;
+  const int own = head.integer_or("draft_vocab", 0, target.vocab, 0);
+  form.draft_vocab = own > 0 ? own : target.vocab;
+  for (int i = 0; own > 0 && i < own; ++i) files.ids.push_back(std::int32_t(std::int64_t(i) * target.vocab / own));
+  return files;
+}
+
+}  // namespace
+
+EagleFiles open_eagle(const json& head, int generation, const ModelInfo& target) {
+  if (head.is_object()) return random_eagle(Fields(head, "the head " + head.dump()), generation, target);
+  const std::string directory = head.get<std::string>();
+  const auto tensors = std::make_shared<HeadTensors>(directory, known_as);
+  EagleFiles files{.name = directory, .form = form_in(directory, *tensors, int(target.kv.layers.size()))};
+  files.tensors = [tensors] { return tensors; };
+  const bool first = files.form.generation == 1;
+  if (files.form.generation != generation)
+    throw Error(directory + " has " + (first ? "an EAGLE-1 or 2" : "an EAGLE-3") + " head; use the drafter '" +
+                (first ? "eagle" : "eagle3") + "'");
+  if (tensors->has("lm_head.weight") && !first) {
+    files.form.draft_vocab = int(tensors->shape("lm_head.weight")[0]);
+    files.ids = ids_in(*tensors, files.form.draft_vocab, target.vocab);
+  }
+  files.expect_all_read = [tensors, first] { tensors->expect_all_read(first ? "an EAGLE-1 head" : "an EAGLE-3 head"); };
+  return files;
 }
 
 }  // namespace foretoken

@@ -2,13 +2,16 @@
 // 2406.16858), EAGLE-3 (2503.01840) and 3.1, in the layouts of their authors, of SGLang and SpecForge, and of
 // speculators. It settles in which numbering a file counts the target's layers. This module must not know devices.
 #pragma once
-#include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "drafters/heads/head_tensors.h"
+#include <nlohmann/json.hpp>
+
 #include "framework/model/config.h"
 #include "framework/model/model.h"
+#include "framework/model/tensor_source.h"
 
 namespace foretoken {
 
@@ -28,10 +31,21 @@ struct EagleForm {
   bool norm_output = false;  // what it is fed in the next step is behind its last norm
 };
 
-// Reads config.json and the names of the tensors. `layers`: of the target. What is not known is an Error.
-EagleForm eagle_form(const std::filesystem::path& directory, int layers);
-// Its tensors by the names of the authors' EAGLE-3: "fc.weight", "layers.0.self_attn.q_proj.weight", "norm.weight",
-// "lm_head.weight", "embed_tokens.weight", "d2t".
-HeadTensors eagle_tensors(const std::filesystem::path& directory);
+// A head and where its weights come from.
+struct EagleFiles {
+  std::string name;  // for messages
+  EagleForm form = {};
+  // By the names of the authors' EAGLE-3: "fc.weight", "layers.0.self_attn.q_proj.weight", "norm.weight",
+  // "lm_head.weight".
+  std::function<std::shared_ptr<const TensorSource>()> tensors = {};
+  // The target's tokens of a head of its own, [draft_vocab]; empty: they are the same.
+  std::vector<std::int32_t> ids = {};
+  std::function<void()> expect_all_read = [] {};  // to be called when all is loaded: HeadTensors::expect_all_read
+};
+
+// `head`: a directory, or {"random": SHAPE, "seed": 1, "draft_vocab": 0} for weights that mean nothing, whose decoder
+// layer has a published shape, or is small for "small". What is not known, and a head of another generation, is an
+// Error.
+EagleFiles open_eagle(const nlohmann::json& head, int generation, const ModelInfo& target);
 
 }  // namespace foretoken

@@ -1,7 +1,5 @@
 #include "drafters/heads/eagle_head.h"
 
-#include <set>
-
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -80,23 +78,26 @@ void add_products(Backend& b, const Tensor& to, const Products& all, const Tenso
 
 }  // namespace
 
-EagleHead::EagleHead(Backend& backend, const EagleForm& form, const HeadTensors& tensors, const Ends& ends,
-                     const ModelInfo& target, std::string name, const std::string& dtype)
-    : form_(form), ends_(ends), epsilon_(float(form.layer.norm_epsilon)) {
-  const ModelConfig& c = form.layer;
-  expect_target(form, target, name);
+EagleHead::EagleHead(Backend& backend, const EagleFiles& files, const Ends& ends, const ModelInfo& target,
+                     const std::string& dtype)
+    : form_(files.form), ends_(ends), epsilon_(float(files.form.layer.norm_epsilon)) {
+  const ModelConfig& c = form_.layer;
+  expect_target(form_, target, files.name);
   info_ = target;
-  info_.name = std::move(name), info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
+  info_.name = files.name, info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
   info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype);
   info_.kv.expect_heads(info_.name);
-  const WeightLoader load(backend, shapes_of(form, target.vocab), tensors, dtype, "auto");
-  if (form.own_embedding) embedding_ = load.one("embed_tokens");
+  const auto tensors = files.tensors();
+  const WeightLoader load(backend, shapes_of(form_, target.vocab), *tensors, dtype, "auto");
+  if (form_.own_embedding) embedding_ = load.one("embed_tokens");
   load_states(load);
   layers_.emplace_back(load, c, kLayer, DecoderLayer::Projections::none);
   for (int l = 1; l < c.layers; ++l) layers_.emplace_back(load, c, layer_name(l));
-  load_vocabulary(load, tensors);
-  frequencies_ = backend.upload(Tensor::host_copy<float>(c.rope_frequencies(), DType::f32));
-  tensors.expect_all_read(form.generation == 1 ? "an EAGLE-1 head" : "an EAGLE-3 head");
+  if (form_.draft_vocab > 0) head_ = load.one("lm_head");
+  if (!files.ids.empty()) ids_ = backend.upload(Tensor::host_copy<std::int32_t>(files.ids, DType::i32));
+  files.expect_all_read();
+  const auto frequencies = c.rope_frequencies();
+  frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }
 
@@ -115,32 +116,6 @@ void EagleHead::load_states(const WeightLoader& load) {
   state_norm_ = load.vector(kLayer + "hidden_norm.weight");
   norm_ = load.vector("norm.weight");
   of_embedding_ = load.products(projections_of(".part0")), of_state_ = load.products(projections_of(".part1"));
-}
-
-void EagleHead::load_vocabulary(const WeightLoader& load, const HeadTensors& tensors) {
-  if (form_.draft_vocab == 0) return;
-  head_ = load.one("lm_head");
-  if (!tensors.has("d2t")) {
-    if (form_.draft_vocab != info_.vocab)
-      throw Error(tensors.where() + " has a head of " + std::to_string(form_.draft_vocab) +
-                  " tokens, and no tensor 'd2t' that says which of the target's " + std::to_string(info_.vocab) +
-                  " they are; download it again");
-    return;
-  }
-  const Tensor offsets = tensors.tensor("d2t", {form_.draft_vocab});
-  if (offsets.dtype() != DType::i64) throw Error(tensors.where() + ": the tensor 'd2t' must be I64; download it again");
-  std::vector<std::int32_t> ids;
-  std::set<std::int64_t> seen;
-  for (std::int64_t i = 0; i < form_.draft_vocab; ++i) {
-    const std::int64_t id = i + offsets.data<std::int64_t>()[i];  // an offset, not the token itself
-    if (id < 0 || id >= info_.vocab || !seen.insert(id).second)
-      throw Error(tensors.where() + ": 'd2t' maps the draft's token " + std::to_string(i) + " to " +
-                  std::to_string(id) + ", which " +
-                  (id < 0 || id >= info_.vocab ? "the target lacks" : "another one has") +
-                  "; the head belongs to another target, or is damaged");
-    ids.push_back(std::int32_t(id));
-  }
-  ids_ = load.backend().upload(Tensor::host_copy<std::int32_t>(ids, DType::i32));
 }
 
 // The states of the target, [rows, states * target_width], as one of the head's own features: [rows, width].

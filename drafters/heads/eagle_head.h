@@ -13,8 +13,8 @@ class EagleHead : public Model {
  public:
   // `ends`: of the target, which must outlive the head. `target`: its vocabulary and the type of its cache are the
   // head's. `dtype`: of the weights, as of TransformerOptions. A head for another target is an Error.
-  EagleHead(Backend& backend, const EagleForm& form, const HeadTensors& tensors, const Ends& ends,
-            const ModelInfo& target, std::string name, const std::string& dtype);
+  EagleHead(Backend& backend, const EagleFiles& files, const Ends& ends, const ModelInfo& target,
+            const std::string& dtype);
 
   const ModelInfo& info() const override { return info_; }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
@@ -23,7 +23,6 @@ class EagleHead : public Model {
 
  private:
   void load_states(const WeightLoader& load);
-  void load_vocabulary(const WeightLoader& load, const HeadTensors& tensors);
   Tensor of_states(Backend& backend, const Tensor& inputs) const;
   Tensor first_input(Backend& backend, const Tensor& embedded, const Tensor& inputs, Tensor& qkv) const;
   Tensor logits(Backend& backend, const Tensor& x, const Tensor& to) const;

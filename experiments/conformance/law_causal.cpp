@@ -6,6 +6,7 @@
 #include <set>
 
 #include "experiments/conformance/laws.h"
+#include "experiments/conformance/target_states.h"
 #include "kernels/host_backend.h"
 
 namespace foretoken::conformance {
@@ -50,10 +51,16 @@ class Forcing : public Chance {
 class Round {
  public:
   Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-        const DraftRequest& request)
-      : subject_(subject), scenario_(scenario), backend_(backend), models_(models), request_(request) {
+        const DraftRequest& request, const std::vector<Tap>& taps)
+      : subject_(subject),
+        scenario_(scenario),
+        backend_(backend),
+        models_(models),
+        request_(request),
+        states_(backend, models, taps) {
     request_.rows = 1 << 20;
     request_.race = false;
+    request_.hidden = states_.of(*request_.sequence);
   }
 
   DraftTree propose(Forcing& chance) const {
@@ -182,6 +189,7 @@ class Round {
   HostBackend& backend_;
   const Models& models_;
   DraftRequest request_;
+  TargetStates states_;
 };
 
 }  // namespace
@@ -189,10 +197,11 @@ class Round {
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
+  const std::vector<Tap> taps = needs_of(subject.registries, subject.configs.drafter).hidden;
   const auto judge = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree>) {
     for (const DraftRequest& request : draft_requests) {
       if (!request.budget.drafts() || !f.holds) continue;
-      const Round round(subject, scenario, backend, models, request);
+      const Round round(subject, scenario, backend, models, request, taps);
       round.force_all(f);
     }
   };

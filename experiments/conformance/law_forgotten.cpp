@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "experiments/conformance/left_in_use.h"
+#include "experiments/conformance/target_states.h"
 #include "experiments/conformance/whole_runs.h"
 
 namespace foretoken::conformance {
@@ -18,6 +19,7 @@ class Lives {
         host_(backend, pool_, models.target->info(), models.load, false, {models.target, &subject.registries}),
         drafter_(subject.registries.drafters.make(subject.configs.drafter, host_)),
         needs_(drafter_->traits()),
+        states_(backend, models, needs_.hidden),
         race_(soundness_of(subject.registries, subject.configs.verifier).race) {}
 
   static constexpr int kTexts = 8;
@@ -54,12 +56,13 @@ class Lives {
   }
   void forget(Sequence s, Finish end) {
     s.finish = end;
-    drafter_->forget(s);
+    drafter_->forget(s), states_.forget(s);
   }
 
  private:
   DraftTree draft(const Sequence& s) {
-    const DraftRequest one{&s, {.nodes = 9, .depth = 4}, 1 << 20, {1, s.stream, std::uint32_t(s.length()), 0}, race_};
+    const DraftRequest one{
+        &s, {.nodes = 9, .depth = 4}, 1 << 20, {1, s.stream, std::uint32_t(s.length()), 0}, race_, states_.of(s)};
     return std::move(drafter_->draft({&one, 1}).front());
   }
   static std::string text_of_tree(const DraftTree& tree) {
@@ -74,6 +77,7 @@ class Lives {
   Host host_;
   std::unique_ptr<Drafter> drafter_;
   Needs needs_;
+  TargetStates states_;
   bool race_;
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "experiments/conformance/laws.h"
+#include "experiments/conformance/target_states.h"
 #include "kernels/host_backend.h"
 
 namespace foretoken::conformance {
@@ -125,8 +126,9 @@ Sequence returning(const Sequence& ended, const Tokens& text) {
 // After all sequences have ended: what the drafter of the run proposes to sequences that begin then.
 class Afterwards {
  public:
-  Afterwards(const Life& life, std::span<const Sequence> ended, const Fresh& fresh, bool shorter, Finding& f)
-      : life_(life), ended_(ended), fresh_(fresh), shorter_(shorter), f_(f) {}
+  Afterwards(const Life& life, std::span<const Sequence> ended, const Fresh& fresh, TargetStates& states, bool shorter,
+             Finding& f)
+      : life_(life), ended_(ended), fresh_(fresh), states_(states), shorter_(shorter), f_(f) {}
 
   // Every sequence was forgotten, for whatever reason it ended: what comes now under a known id is unknown to the
   // drafter. No text begins with the one before it, from which a table that was kept would go on as it should.
@@ -153,7 +155,7 @@ class Afterwards {
       text.insert(text.end(), other.begin(), other.begin() + std::ptrdiff_t(std::min(other.size(), kRest)));
       Sequence first = returning(ended_[i], text_of(i)), second = returning(ended_[i], text);
       second.id += kIdsApart;
-      (void)draft(first);
+      (void)draft(request(first));
       const std::string how = difference_of(second, shorter_);
       first.finish = kEnds[i % std::size(kEnds)], second.finish = kEnds[(i + 1) % std::size(kEnds)];
       life_.drafter->forget(first), life_.drafter->forget(second);
@@ -181,19 +183,20 @@ class Afterwards {
   bool drafts() const { return life_.drafter && life_.widest.drafts(); }
   const Tokens& text_of(std::size_t i) const { return ended_[i % ended_.size()].tokens; }
   DraftRequest request(const Sequence& s) const {
-    return {&s, life_.widest, 1 << 20, {s.sampling.seed, s.stream, std::uint32_t(s.length()), 0}, life_.race};
+    states_.forget(s);  // its id may have had another text
+    return {&s,         life_.widest, 1 << 20, {s.sampling.seed, s.stream, std::uint32_t(s.length()), 0},
+            life_.race, states_.of(s)};
   }
-  DraftTree draft(const Sequence& s) const {
-    const DraftRequest one = request(s);
-    return std::move(life_.drafter->draft({&one, 1}).front());
-  }
+  DraftTree draft(const DraftRequest& one) const { return std::move(life_.drafter->draft({&one, 1}).front()); }
   std::string difference_of(const Sequence& s, bool shorter) const {
-    return fresh_.difference_of(request(s), draft(s), shorter, f_);
+    const DraftRequest one = request(s);
+    return fresh_.difference_of(one, draft(one), shorter, f_);
   }
 
   const Life& life_;
   std::span<const Sequence> ended_;
   const Fresh& fresh_;
+  TargetStates& states_;
   bool shorter_;  // pages are short: a tree of fewer nodes is not compared where two sequences share them
   Finding& f_;
 };
@@ -228,7 +231,8 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
                      ended.insert(ended.end(), report.finished.begin(), report.finished.end());
                      if (!engine.idle()) return;
                      const bool shorter = may_be_shorter(interruption, engine.host());
-                     const Afterwards afterwards(life, ended, fresh, shorter, f);
+                     TargetStates states(backend, models, engine.needs().hidden);
+                     const Afterwards afterwards(life, ended, fresh, states, shorter, f);
                      afterwards.expect_forgotten(), afterwards.expect_apart();
                    });
   f.accepted = outcome.accepted, f.rejected = outcome.rejections;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/model/random_weights.h"
 #include "kernels/error.h"
 #include "kernels/host_backend.h"
 
@@ -35,7 +36,7 @@ TableModel::TableModel(const Options& options) : options_(options) {
   info_ = {"table " + std::to_string(options.seed),
            options.vocab,
            options.positions,
-           0,  // it has no hidden states
+           options.width,
            0,
            {1, 1, options.head_size, DType::f32},
            0x7ab1e,
@@ -100,7 +101,7 @@ std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer&
 }
 
 Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) {
-  expect_tokens_alone(rows, info_.name);
+  expect_no_inputs(rows, info_.name);
   const int n = rows.layout.rows, width = options_.head_size;
   const Tensor tokens = on_host(backend, rows.tokens);
   Layout layout = rows.layout;
@@ -115,14 +116,40 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
     k.row<float>(r)[1] = v.row<float>(r)[0] = float(layout.positions.data<std::int32_t>()[r]);
   }
   backend.store(backend.upload(k), backend.upload(v), kv[0], rows.layout);
-  if (!rows.wanted) return {};
+  if (!rows.wanted && rows.taps.empty()) return {};
   KvLayer cache = kv[0];
   cache.pool = on_host(backend, cache.pool);
+  for (std::size_t i = 0; i < rows.taps.size(); ++i)
+    store_tap(backend, backend.upload(states(layout, cache, rows.taps[i])), kv[1 + i], rows.layout);
+  if (!rows.wanted) return {};
   const Tensor wanted = on_host(backend, rows.wanted);
   Tensor out = Tensor::host({wanted.dim(0), options_.vocab}, DType::f32);
   for (std::int64_t i = 0; i < wanted.dim(0); ++i)
     std::ranges::copy(logits(read_context(layout, cache, wanted.data<std::int32_t>()[i])), out.row<float>(i));
   return {backend.upload(out)};
+}
+
+// Whatever stands in a row's context changes every number of its state.
+Tensor TableModel::states(const Layout& layout, const KvLayer& kv, Tap tap) const {
+  const Tensor all = Tensor::host({layout.rows, options_.width}, DType::f32);
+  for (int r = 0; r < layout.rows; ++r) {
+    std::uint64_t h = mix(options_.seed + 31 + std::uint64_t(tap + 1));
+    for (const Token t : read_context(layout, kv, r)) h = mix(h ^ std::uint64_t(t + 2));
+    for (int i = 0; i < options_.width; ++i) all.row<float>(r)[i] = float(2 * unit(mix(h + std::uint64_t(i))) - 1);
+  }
+  return all;
+}
+
+const Ends* TableModel::ends(Backend& backend) {
+  const auto [at, fresh] = ends_.try_emplace(backend.serial());
+  if (!fresh) return &at->second;
+  const RandomWeights random(options_.seed);
+  const auto matrix = [&](const char* name) {
+    return backend.prepare(Weight::dense(random.tensor(name, {options_.vocab, options_.width})));
+  };
+  at->second = {matrix("embed_tokens.weight"), backend.upload(random.tensor("norm.weight", {options_.width})), 1e-5f,
+                matrix("lm_head.weight")};
+  return &at->second;
 }
 
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target) {

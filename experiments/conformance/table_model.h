@@ -24,6 +24,7 @@ class TableModel : public Model {
                                // keeps its probability
     int positions = 512;
     int head_size = 2;   // floats of a key, at least 2; wider rows make a pool hold fewer
+    int width = 16;      // of its hidden states, which are hashes of all tokens before
     bool strict = true;  // a wrong depth or token in the cache is an Error
   };
 
@@ -33,6 +34,8 @@ class TableModel : public Model {
   // Stores (token + 1, position) as key and (position, token + 1) as value of every row, then reads every wanted row's
   // context back from the cache. An absent token (-1) is stored as 0.
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
+  // Random ones.
+  const Ends* ends(Backend& backend) override;
 
   // f32 [vocab] logits after `context`, without a cache.
   std::span<const float> logits(std::span<const Token> context) const;
@@ -40,11 +43,13 @@ class TableModel : public Model {
   std::vector<double> distribution(std::span<const Token> context, const Warp& warp) const;
 
  private:
+  Tensor states(const Layout& layout, const KvLayer& kv, Tap tap) const;
   std::vector<Token> read_context(const Layout& layout, const KvLayer& kv, int row) const;
 
   Options options_;
   ModelInfo info_;
   mutable std::unordered_map<std::uint64_t, std::vector<float>> table_;
+  std::unordered_map<std::uint64_t, Ends> ends_;  // by the backend's serial
 };
 
 // Names of table models, accepted where a drafter takes a model's directory: "table:other" (the target's distribution

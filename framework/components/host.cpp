@@ -26,7 +26,7 @@ std::shared_ptr<Model> Host::target_model() const {
 
 const Ends& Host::ends() const {
   const std::shared_ptr<Model> target = target_model();
-  if (const Ends* ends = target->ends()) return *ends;
+  if (const Ends* ends = target->ends(backend_)) return *ends;
   throw Error("the target " + target_.name +
               " has no embedding, last norm and head that a drafter could use (Host::ends); choose another drafter");
 }

@@ -20,6 +20,7 @@ bool fits(const nlohmann::json& value, const Option& o) {
   if (o.type == "list") return value.is_array();
   if (o.type == "model") return value.is_object() || (value.is_string() && value != "");
   if (o.type == "path") return value.is_string() && value != "";
+  if (o.type == "head") return value.is_object() || (value.is_string() && value != "");
   if (is_component(o)) return value.is_object();
   return value.is_string();
 }
@@ -86,7 +87,7 @@ void add_files(const std::string& what, const nlohmann::json& config, const Entr
   for (ModelChoice& choice : models_of(config, options)) files.models.push_back(std::move(choice));
   for (const Option& o : options) {
     const nlohmann::json value = config.value(o.name, nlohmann::json());
-    if (o.type == "path" && value.is_string()) files.paths.push_back(value);
+    if ((o.type == "path" || o.type == "head") && value.is_string()) files.paths.push_back(value);
     if (is_component(o) && value.is_object()) add_files(o.type, value, all, files);
   }
 }
@@ -156,7 +157,7 @@ nlohmann::json with_paths(const std::string& what, nlohmann::json config, const 
                           const std::function<std::string(const std::string&)>& find) {
   for (const Option& o : declared(what, config, all).options) {
     nlohmann::json& value = config[o.name];
-    if (o.type == "path" && value.is_string()) value = find(value.get<std::string>());
+    if ((o.type == "path" || o.type == "head") && value.is_string()) value = find(value.get<std::string>());
     if (is_component(o) && value.is_object()) value = with_paths(o.type, value, all, find);
   }
   return config;

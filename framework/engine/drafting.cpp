@@ -136,6 +136,7 @@ NoDraft Engine::no_draft(const Scheduled& s) {
 
 std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   choose_budgets(plan, report);
+  if (!taps_.empty()) target_.cache().compact();  // drafters read states where their positions are
   std::vector<DraftTree> trees = call_component(
       plan, drafter_name_, report, [this](Plan& p) { return requests(p); },
       [this](std::span<const DraftRequest> all) {

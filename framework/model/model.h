@@ -126,8 +126,8 @@ class Model {
   // Whether a forward may be a body of Backend::replay: it computes by the backend's operations only, reads no token
   // and no layout on the host, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
-  // Null where it has none that others could use.
-  virtual const Ends* ends() const { return nullptr; }
+  // In the memory of this backend, and as long as the model lives. Null where it has none that others could use.
+  virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
   // Whether its forwards return features of the wanted rows.
   virtual bool features() const { return false; }
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process

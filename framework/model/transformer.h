@@ -41,7 +41,7 @@ class Transformer : public Model {
   const ModelConfig& config() const { return config_; }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }
-  const Ends* ends() const override { return &ends_; }
+  const Ends* ends(Backend&) override { return &ends_; }
 
  private:
   ModelConfig config_;

@@ -1,0 +1,31 @@
+#include "experiments/conformance/target_states.h"
+
+#include <array>
+
+#include "kernels/error.h"
+
+namespace foretoken::conformance {
+namespace {
+
+constexpr int kRows = 16, kPages = 512;
+
+}  // namespace
+
+TargetStates::TargetStates(Backend& backend, const Models& models, std::vector<Tap> taps)
+    : pool_(backend, with_taps(models.target->info(), taps).page_bytes(kRows), taps.empty() ? 1 : kPages),
+      model_(backend, models.target, pool_, false, std::move(taps)) {}
+
+HiddenStates TargetStates::of(const Sequence& sequence) {
+  if (model_.taps().empty()) return {};
+  const int missing = int(model_.unseen(sequence).size()) - 1;
+  if (missing > 0) {
+    if (!model_.reserve(sequence, missing)) throw Error("the target's states of a law do not fit into its pages");
+    model_.run(std::array{Segment{&sequence, missing}});
+    (void)model_.unseen(sequence);  // keeps what was fed
+  }
+  return model_.hidden(sequence);
+}
+
+void TargetStates::forget(const Sequence& sequence) { model_.forget(sequence); }
+
+}  // namespace foretoken::conformance

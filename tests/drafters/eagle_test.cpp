@@ -1,0 +1,123 @@
+// Heads of the EAGLE family in their published layouts: logits along a decode with accepted and rejected drafts, as
+// tests/golden/heads_golden.py has them, and what is refused.
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "drafters/heads/eagle_head.h"
+#include "experiments/conformance/target_states.h"
+#include "framework/components/round_model.h"
+#include "tests/support/sentence.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kHeads = fs::path(FORETOKEN_SOURCE_DIR) / "tests/data/heads";
+
+int generation_of(const std::string& name) { return name == "eagle1" ? 1 : 3; }
+
+// A head beside the tiny target llama2, fed by hand.
+struct HeadByHand {
+  explicit HeadByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}
+
+  void open(const std::string& name) {
+    files = open_eagle((kHeads / name).string(), generation_of(name), models.target->info());
+    head = std::make_shared<EagleHead>(*backend, files, host.ends(), models.target->info(), "f32");
+    model.emplace(host, head, files.form.taps);
+    states.emplace(*backend, models, files.form.taps);
+  }
+  // The logits after the last token of the sequence, and after each of the drafts.
+  std::vector<std::vector<float>> round(const Tokens& tokens, const Tokens& drafts) {
+    sequence.id = 1, sequence.tokens = tokens, sequence.prompt_length = int(tokens.size());
+    const DraftRequest request{&sequence,           {int(drafts.size()) + 1, int(drafts.size())}, 1 << 20, {}, false,
+                               states->of(sequence)};
+    std::vector<DraftTree> trees = rooted(*backend, {&request, 1});
+    std::vector<Segment> segments =
+        model->begin({&request, 1}, trees, [&](const auto&) { return int(drafts.size()) + 1; }).segments;
+    std::vector<std::vector<float>> found;
+    for (std::size_t depth = 0;; ++depth) {
+      const Output out = model->run(segments);
+      EXPECT_EQ(out.logits.dim(0), 1);
+      const float* const row = out.logits.row<float>(0);
+      found.emplace_back(row, row + out.logits.dim(1));
+      if (depth == drafts.size()) return found;
+      trees[0].guess(int(depth), drafts[depth]);
+      segments = {{&sequence, 0, &trees[0], int(depth) + 1}};
+    }
+  }
+
+  std::unique_ptr<Backend> backend;
+  Models models{tiny_model(*backend, "llama2"), {}};
+  Registries registries = all_registries();
+  PagePool pool{*backend, 1 << 16, 64};
+  Host host{*backend, pool, models.target->info(), {}, false, {models.target, &registries}};
+  EagleFiles files;
+  std::shared_ptr<EagleHead> head;
+  std::optional<RoundModel> model;
+  std::optional<TargetStates> states;
+  Sequence sequence;
+};
+
+struct EagleHeads : ::testing::TestWithParam<const char*> {
+  static nlohmann::json golden() { return nlohmann::json::parse(std::ifstream(kHeads / GetParam() / "golden.json")); }
+  // The greatest difference from the golden logits; tokens that the draft lacks are -infinity in both.
+  static double error(HeadByHand& by_hand) {
+    double worst = 0;
+    for (const auto& r : golden().at("rounds")) {
+      const auto found = by_hand.round(r.at("tokens"), r.at("drafts"));
+      for (std::size_t i = 0; i < found.size(); ++i)
+        for (std::size_t x = 0; x < found[i].size(); ++x) {
+          const auto& expected = r.at("logits").at(i).at(x);
+          EXPECT_EQ(std::isinf(found[i][x]), expected.is_null()) << i << " " << x;
+          if (!expected.is_null()) worst = std::max(worst, std::abs(expected.get<double>() - double(found[i][x])));
+        }
+    }
+    return worst;
+  }
+};
+
+TEST_P(EagleHeads, GiveTheLogitsOfTheirPapers) {
+  HeadByHand by_hand(make_reference_backend());
+  by_hand.open(GetParam());
+  EXPECT_EQ(by_hand.files.form.taps, golden().at("taps").get<std::vector<Tap>>());
+  EXPECT_LT(error(by_hand), 2e-5);
+}
+
+TEST_P(EagleHeads, GiveThemOnTheCpu) {
+  HeadByHand by_hand(cpu_backend(2));
+  by_hand.open(GetParam());
+  EXPECT_LT(error(by_hand), 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, EagleHeads, testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST(EagleFiles, OfAnotherGenerationNameItsDrafter) {
+  HeadByHand by_hand(make_reference_backend());
+  const ModelInfo& target = by_hand.models.target->info();
+  EXPECT_TRUE(says(sentence_of([&] { open_eagle((kHeads / "eagle1").string(), 3, target); }), "eagle1",
+                   "use the drafter 'eagle'"));
+  EXPECT_TRUE(says(sentence_of([&] { open_eagle((kHeads / "eagle3").string(), 1, target); }), "eagle3",
+                   "use the drafter 'eagle3'"));
+}
+
+TEST(EagleFiles, OfAnotherTargetAreRefused) {
+  HeadByHand by_hand(make_reference_backend());
+  ModelInfo other = by_hand.models.target->info();
+  other.vocab = 90;
+  EXPECT_TRUE(says(sentence_of([&] { open_eagle((kHeads / "eagle3").string(), 3, other); }), "'d2t'", "to 95",
+                   "the target lacks"));
+  other = by_hand.models.target->info(), other.width = 48;
+  EagleFiles files = open_eagle((kHeads / "eagle3").string(), 3, other);
+  EXPECT_TRUE(says(sentence_of([&] { EagleHead(*by_hand.backend, files, by_hand.host.ends(), other, "f32"); }),
+                   "states of 64 numbers", "have 48", "another target"));
+  other = by_hand.models.target->info(), other.kv.layers.resize(1);
+  EXPECT_TRUE(says(sentence_of([&] { open_eagle((kHeads / "eagle3").string(), 3, other); }),
+                   "eagle_aux_hidden_state_layer_ids", "1 layers"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -111,7 +111,7 @@ TEST_F(HiddenStatesOfATarget, when_sequences_are_preempted) {
 TEST_F(HiddenStatesOfATarget, a_point_that_the_target_lacks_is_named) {
   taps = {kLayers + 1};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "after layer 3", "has 2 layers"));
-  models = conformance::table_models({.vocab = 5, .positions = 64});
+  models = conformance::table_models({.vocab = 5, .positions = 64, .width = 0});
   taps = {1};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "keeps no hidden states"));
 }

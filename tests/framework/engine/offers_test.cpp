@@ -104,7 +104,7 @@ TEST_F(Offers, DeclaredNeedsThatAreNotImplementedAreErrorsBeforeAnythingIsMade) 
     return sentence([&] { engine(); });
   };
   EXPECT_TRUE(says(refused({.proposes = {Drawn::aside}}), "the drafter 'mine'", "not implemented yet"));
-  EXPECT_TRUE(says(refused({.proposes = {Drawn::certain}, .hidden = {2, 7}}), "keeps no hidden states"));
+  EXPECT_TRUE(says(refused({.proposes = {Drawn::certain}, .hidden = {0, 7}}), "after layer 7", "has 1 layers"));
   EXPECT_EQ(made, 0);
 }
 
@@ -116,8 +116,6 @@ TEST_F(Offers, OffersThatAreNotImplementedAreErrors) {
     });
     return sentence([&] { engine(); });
   };
-  EXPECT_TRUE(says(refused([](Host& h) { (void)h.ends(); }), "embedding, last norm and head", "Host::ends",
-                   "nothing serves them yet"));
   EXPECT_TRUE(says(refused([](Host& h) { h.cache(h.target_model(), {}, {{0, 1}}); }), "another vocabulary's",
                    "nothing serves that yet"));
   EXPECT_TRUE(says(refused([](Host& h) {

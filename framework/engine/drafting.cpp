@@ -161,16 +161,6 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   return fine;
 }
 
-// Pages that the drafter keeps would be missing for good: no sequence would be blamed, and the pool would seem too
-// small.
-void Engine::expect_forgotten(const Sequence& sequence) const {
-  for (const auto& c : host_.caches())
-    if (c->cache().knows(sequence.id))
-      throw Error(drafter_name_ + " was to forget sequence " + std::to_string(sequence.id) +
-                  ", and left its rows in the cache of the model " + c->info().name +
-                  "; let Drafter::forget call CachedModel::forget for every cache that it got from its host");
-}
-
 double Engine::draft_seconds() {
   double s = 0;
   for (const auto& c : host_.caches()) s += c->seconds();

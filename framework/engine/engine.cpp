@@ -285,7 +285,7 @@ void Engine::release(Sequence& sequence) {
 // Where the drafter throws, its models' caches give back what they hold without it.
 void Engine::forget_draft(Sequence& sequence) {
   try {
-    drafter_->forget(sequence), expect_forgotten(sequence);
+    drafter_->forget(sequence), host_.expect_forgotten(sequence, drafter_name_);
   } catch (...) {
     fail(sequence, drafter_name_);
     for (const auto& c : host_.caches()) c->forget(sequence);

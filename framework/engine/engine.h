@@ -84,7 +84,6 @@ class Engine : private Scheduler::Memory {
   bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override;
   void release(Sequence& sequence) override;
   void forget_draft(Sequence& sequence);
-  void expect_forgotten(const Sequence& sequence) const;
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);

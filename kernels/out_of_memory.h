@@ -1,5 +1,6 @@
-// The Error of memory that a machine does not have. Who knows what its user can lower says that in place of the general
-// remedy. This module must not know who asked for the memory.
+// The Error of memory that a machine or a device does not have. Callers that can do without the memory catch it; who
+// knows what its user can lower says that in place of the general remedy. This module must not know who asked for the
+// memory.
 #pragma once
 #include <cstdint>
 #include <string>

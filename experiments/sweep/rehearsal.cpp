@@ -70,16 +70,18 @@ class Rehearsal {
  public:
   Rehearsal(Workbench& bench, const std::filesystem::path& beside) : bench_(bench), beside_(beside) {}
 
-  // Why the run cannot be measured; empty: nothing is known.
-  std::string failure(const json& run) {
+  // Why the run cannot be measured: its engines, its requests; none where nothing is known.
+  std::vector<std::string> failures(const json& run) {
+    std::vector<std::string> all;
     computed_ = false;
-    const std::string engine = failure_of([&] { expect_engine(run); });
-    if (!engine.empty()) return computed_ ? "" : engine;
+    if (std::string engine = failure_of([&] { expect_engine(run); }); !engine.empty() && !computed_)
+      all.push_back(std::move(engine));
     json requests = run;  // what does not change requests
     for (const char* key : {"drafter", "policy", "verifier", "measure", "trace"}) requests.erase(key);
     const auto [known, fresh] = requests_.try_emplace(requests.dump());
     if (fresh) known->second = failure_of([&] { expect_requests(run); });
-    return known->second;
+    if (!known->second.empty() && std::ranges::find(all, known->second) == all.end()) all.push_back(known->second);
+    return all;
   }
 
  private:
@@ -167,11 +169,11 @@ std::vector<Refusal> rehearse(const std::vector<Run>& runs, Workbench& bench, co
   std::map<std::string, std::size_t> places;  // by reason
   for (const Run& run : runs) {
     check_interrupt();
-    const std::string reason = rehearsal.failure(run.document);
-    if (reason.empty()) continue;
-    const auto [place, fresh] = places.try_emplace(without_numbers(reason), found.size());
-    if (fresh) found.push_back({reason, {}});
-    found[place->second].runs.push_back(run);
+    for (const std::string& reason : rehearsal.failures(run.document)) {
+      const auto [place, fresh] = places.try_emplace(without_numbers(reason), found.size());
+      if (fresh) found.push_back({reason, {}});
+      found[place->second].runs.push_back(run);
+    }
   }
   return found;
 }

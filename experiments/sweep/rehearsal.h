@@ -11,8 +11,8 @@
 
 namespace foretoken {
 
-// Runs that cannot be measured for one reason. Numbers in reasons may differ from run to run: `reason` is that of the
-// first.
+// Runs that cannot be measured for one reason, of which a run may have several. Numbers in reasons may differ from run
+// to run: `reason` is that of the first.
 struct Refusal {
   std::string reason;
   std::vector<Run> runs;

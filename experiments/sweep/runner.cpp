@@ -75,7 +75,7 @@ std::vector<Run> without(const std::vector<Run>& runs, const std::function<bool(
 }
 
 // `refused`: runs that have their line, which says why they fail.
-void measure_all(const std::vector<Run>& runs, const std::set<std::string>& refused, Workbench& bench,
+void measure_all(const std::vector<Run>& runs, const std::map<std::string, std::string>& refused, Workbench& bench,
                  const SweepOptions& options, ResultsFile& file) {
   Unfinished unfinished(options.results);
   for (const Run& run : runs)
@@ -127,14 +127,14 @@ bool tell_failures(const Run& run, const json& line, const std::filesystem::path
   return differ;
 }
 
-// How many runs are refused; each reason is an error message.
-int tell(const std::vector<Refusal>& refusals, std::size_t pending) {
-  int count = 0;
+// The runs that are refused, by key, with their first reason. Each reason is an error message.
+std::map<std::string, std::string> tell(const std::vector<Refusal>& refusals, std::size_t pending) {
+  std::map<std::string, std::string> refused;
   for (const Refusal& refusal : refusals) {
     spdlog::error("{}", sentence_of(refusal, pending));
-    count += int(refusal.runs.size());
+    for (const Run& run : refusal.runs) refused.try_emplace(run.key, refusal.reason);
   }
-  return count;
+  return refused;
 }
 
 // Where one run of one is refused, its reason says it all.
@@ -158,8 +158,7 @@ SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, cons
         measured.insert(identity_of(line["run"], bench.registries()));
   const std::vector<Run> pending = without(runs, [&](const Run& run) { return measured.contains(run.key); });
   SweepOutcome out;
-  const std::vector<Refusal> refusals = rehearse(pending, bench, options.beside);
-  out.refused = tell(refusals, pending.size());
+  out.refused = int(tell(rehearse(pending, bench, options.beside), pending.size()).size());
   if (out.refused > 0)
     tell_remedy(out.refused, pending.size());
   else if (!options.quiet)
@@ -178,18 +177,15 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
   watch_interrupts();
   try {
     const std::vector<Run> pending = without(runs, [&](const Run& run) { return file.has(run.key); });
-    const std::vector<Refusal> refusals = rehearse(pending, bench, options.beside);
-    out.refused = tell(refusals, pending.size());
-    if (out.refused > 0 && !options.keep_going) {
+    const auto refused = tell(rehearse(pending, bench, options.beside), pending.size());
+    out.refused = int(refused.size());
+    if (!refused.empty() && !options.keep_going) {
       tell_remedy(out.refused, pending.size());
       return out;
     }
-    std::set<std::string> refused;
-    for (const Refusal& refusal : refusals)
-      for (const Run& run : refusal.runs) {
-        file.append(failed_line(run, refusal.reason, 0, bench, options.beside));
-        refused.insert(run.key);
-      }
+    for (const Run& run : pending)
+      if (const auto found = refused.find(run.key); found != refused.end())
+        file.append(failed_line(run, found->second, 0, bench, options.beside));
     measure_all(runs, refused, bench, options, file);
   } catch (const Interrupted&) {
     out.interrupted = true;

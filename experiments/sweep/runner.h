@@ -38,8 +38,8 @@ struct SweepOptions {
 struct SweepOutcome {
   std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
   int failed = 0;                     // runs with an error, failed requests, or outputs that must not differ but do
-  int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
   bool interrupted = false;
+  int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
   int exit_code() const;  // 0; 1 if a run failed or was refused; 130 after Ctrl-C
 };
 // Rehearses the runs and measures none: what speaks against them is told. Runs that the file of results has are left

@@ -13,8 +13,6 @@
 
 namespace foretoken {
 
-// The device has no more memory: OutOfMemory. Callers that can do without the memory catch it.
-
 // Blocks cut from slabs of cudaMalloc: best fit, adjacent free blocks are merged. Slabs of more than kWhole bytes,
 // which hold the pages of caches, are never divided: if weights took memory where pages were, the next pages would not
 // fit there. Not thread-safe.

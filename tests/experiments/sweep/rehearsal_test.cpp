@@ -89,6 +89,20 @@ TEST_F(Rehearsals, RunsAreGroupedByReason) {
   EXPECT_TRUE(says(sentence_of(found[0], 5), "2 of 5 runs cannot be measured: ", "nowhere", "(the first: the run)"));
 }
 
+TEST_F(Rehearsals, ARunIsOfAllItsReasons) {
+  json both = {{"drafter", {{"model", "nowhere"}}}, {"workload", {{"prompts", prompts({9000})}, {"repeats", 12}}}};
+  json one = both;
+  one["drafter"]["model"] = "experiments/models/draft";
+  const auto found = rehearse({run_of(both), run_of(one)}, bench, "");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_TRUE(says(found[0].reason, "nowhere"));
+  EXPECT_EQ(found[0].runs.size(), 1u);
+  EXPECT_TRUE(says(found[1].reason, "1 of 1 prompts"));
+  EXPECT_EQ(found[1].runs.size(), 2u);
+  const SweepOptions options{folder.path() / "both.jsonl", "", "test", true};
+  EXPECT_EQ(rehearse_sweep({run_of(both), run_of(one)}, bench, options).refused, 2) << "each run counts once";
+}
+
 TEST_F(Rehearsals, RefuseASweepBeforeItsFirstRun) {
   SweepOptions options{folder.path() / "r.jsonl", "", "test", true};
   const std::vector<foretoken::Run> runs{run_of({{"measure", {{"repeats", 1}}}}),

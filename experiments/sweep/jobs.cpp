@@ -32,7 +32,7 @@ class Serving {
  public:
   Serving(const json& run, Workbench& bench, const std::filesystem::path& beside)
       : run_(run),
-        target_(bench.target(run, beside)),
+        target_(bench.target_info(run, beside)),
         tokenizer_(bench.tokenizer(target_of(run), beside)),
         chat_(chat_of(run, beside)) {}
 
@@ -45,7 +45,7 @@ class Serving {
       throw Error("prompt " + std::to_string(p.number) + " has " + std::to_string(turns) + " turns, and at most " +
                   std::to_string(kMostTurns) + " have draws of their own; lower '/workload/turns'");
     const std::uint64_t sample = repeat * samples + k;
-    Request request = request_of(run_, target_->info(), tokenizer_, chat_, p, sample);
+    Request request = request_of(run_, target_, tokenizer_, chat_, p, sample);
     for (std::size_t turn = 0; turn < turns; ++turn) {
       jobs_.push_back({request, p.number, p.category, turn == 0 && k > 0 ? first : -1, int(turn),
                        turn == 0 ? -1 : int(jobs_.size()) - 1});
@@ -67,7 +67,7 @@ class Serving {
   }
 
   const json& run_;
-  std::shared_ptr<const Model> target_;
+  const ModelInfo target_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   std::vector<Job> jobs_;

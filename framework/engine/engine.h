@@ -44,6 +44,13 @@ struct Request {
   std::string category = {};  // what drafters and policies are told of it: Sequence::category
 };
 
+// The pages of an engine's pool, `options.pages` or as many as fit into `memory_mib`. More memory than is free is an
+// Error.
+int pool_pages(const EngineOptions& options, const ModelInfo& target, const Backend& backend);
+// What an engine of these options, with so many pages, refuses of a request whatever it serves besides (Engine::submit
+// names it) is an Error.
+void expect_servable(const Request& request, const ModelInfo& target, const EngineOptions& options, int pages);
+
 class Engine : private Scheduler::Memory {
  public:
   // An unknown name or option, options out of range, or a verifier that is not sound for what the drafter proposes, is

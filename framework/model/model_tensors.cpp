@@ -82,6 +82,7 @@ std::map<std::string, Shape> tensors_of(const ModelConfig& c) {
   const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
   std::map<std::string, Shape> all{{kTable, {c.vocab, c.width}}, {"model.norm.weight", {c.width}}};
   if (!c.tied_head) all[kHead] = {c.vocab, c.width};
+  if (c.head_bias) all["lm_head.bias"] = {c.vocab};
   const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
     all[name + ".weight"] = {out, in};
     if (bias) all[name + ".bias"] = {out};

@@ -1,6 +1,7 @@
 #include "framework/model/transformer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <tuple>
@@ -52,13 +53,17 @@ class Transformer::Loader {
       return {uploaded(tensors_.tensor(table + ".weight", shapes_.at(table + ".weight"))),
               stacked({"lm_head"}, type).front()};
     const Weight stored = matrix(table, type);
+    const auto biased = [&](Weight head) {
+      if (has("lm_head.bias")) head.bias = biases(std::array{std::string("lm_head")}, head.out);
+      return head;
+    };
     if (stored.format) {
-      const Weight head = prepared(stored);
+      const Weight head = prepared(biased(stored));
       return {head, head};
     }
     const Weight embedding = uploaded(in_input_order(stored).values);
     const bool same = dense_type(stored.values, type) == embedding.values.dtype();
-    return {embedding, prepared(same ? embedding : one_above_the_other({stored}, type))};
+    return {embedding, prepared(biased(same ? embedding : one_above_the_other({stored}, type)))};
   }
   std::int64_t bytes() const { return bytes_; }
   // Of the embedding, where the head has memory of its own.

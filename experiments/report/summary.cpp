@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "experiments/report/divide.h"
 #include "experiments/report/experiment.h"
@@ -61,6 +62,24 @@ Measurements speedups(const Experiment& e, const std::vector<int>& prompts) {
   return rates(e, prompts, kEndToEnd, true);
 }
 
+// What all prompts' end-to-end and steady figures are averaged from. Where requests share places they vary as the queue
+// does when it is run again with other prompts.
+struct WholeRates {
+  Measurements speedup, tokens_per_second, steady_speedup;
+
+  WholeRates(const Experiment& e, const std::vector<int>& prompts)
+      : speedup(speedups(e, prompts)),
+        tokens_per_second(rates(e, prompts, kEndToEnd, false)),
+        steady_speedup(rates(e, prompts, kSteady, true)) {
+    if (!e.queues) return;
+    const ServedAgain fast = served_again(e.queues->speculative), plain = served_again(e.queues->baseline);
+    tokens_per_second.again = fast.whole;
+    for (std::size_t b = 0; b < fast.whole.size(); ++b)
+      speedup.again.push_back(fast.whole[b] - plain.whole[b]),
+          steady_speedup.again.push_back(fast.steady[b] - plain.steady[b]);
+  }
+};
+
 // The mean over prompts of their rates of speculation, over that of the baseline.
 double question_speedup(const Experiment& e) {
   double fast = 0, plain = 0;
@@ -89,8 +108,8 @@ Measurements as_measurements(const std::vector<Term>& terms) {
   return measured;
 }
 
-Samples samples_of(const Experiment& e, const std::vector<int>& prompts) {
-  return {prompts, speedups(e, prompts), rates(e, prompts, kEndToEnd, false),
+Samples samples_of(const Experiment& e, const std::vector<int>& prompts, WholeRates whole) {
+  return {prompts, std::move(whole.speedup), std::move(whole.tokens_per_second),
           as_measurements(shares(e, prompts, &Served::tokens, &Served::rounds)),
           as_measurements(shares(e, prompts, &Served::accepted, &Served::tested))};
 }
@@ -125,12 +144,13 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   summary.alpha = alpha_of(e, all);
   summary.accept_rate = prompt_interval(shares(e, all, &Served::accepted, &Served::drafted), 1);
   summary.tau = tau_of(e, all);
-  summary.samples = samples_of(e, all);
+  WholeRates whole(e, all);
+  summary.steady_speedup = paired_interval(whole.steady_speedup);
+  summary.samples = samples_of(e, all, std::move(whole));
   summary.speedup = paired_interval(summary.samples.speedup);
   summary.tokens_per_second = paired_interval(summary.samples.tokens_per_second);
   const bool gpu = summary.line.value("/machine/device"_json_pointer, "") == "cuda", timed = e.repeats > 1 || gpu;
   summary.prompts_alone = e.repeats == 1 && gpu;
-  summary.steady_speedup = paired_interval(rates(e, all, kSteady, true));
   summary.decode_speedup = paired_interval(rates(e, all, kDecoding, true));
   summary.question_speedup = question_speedup(e);
   if (!timed)
@@ -188,7 +208,9 @@ Experiment read_line(const json& line, Summary& summary) {
     throw Error("'repeats' is " + shown(repeats) + ", not a list of alternations");
   summary.repeats = int(repeats.size());
   summary.failed_requests = int(line.value("failures", json::array()).size());
-  Experiment experiment = read_experiment(repeats);
+  const int places = rate_of(line.at("run")) ? 1 : line.value("/run/engine/batch"_json_pointer, 1);
+  Experiment experiment = read_experiment(repeats, places);
+  summary.in_shares = places > 1 && !experiment.queues;
   summary.left_out = int(experiment.failed.size());
   summary.left_out_turns = left_out_turns_of(repeats);
   summary.speculative = summarize_side(repeats, "speculative", experiment.failed);

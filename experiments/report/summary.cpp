@@ -10,6 +10,7 @@
 
 #include "experiments/report/divide.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rates.h"
 #include "experiments/report/side_figures.h"
 #include "experiments/report/theory.h"
 #include "framework/text/json_file.h"
@@ -40,45 +41,9 @@ std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, d
   return terms;
 }
 
-// A window of time: its tokens and seconds.
-struct Window {
-  double Served::*tokens, Served::*seconds;
-};
-constexpr Window kEndToEnd{&Served::tokens, &Served::seconds}, kSteady{&Served::steady_tokens, &Served::steady_seconds},
-    kDecoding{&Served::decode_tokens, &Served::decode_seconds};
-
-// Tokens and seconds of speculation, over the baseline's if that is requested.
-Measurements rates(const Experiment& e, const std::vector<int>& prompts, const Window& w, bool over_baseline) {
-  Measurements measured(int(prompts.size()), e.repeats);
-  for (int i = 0; i < int(prompts.size()); ++i)
-    for (int r = 0; r < e.repeats; ++r) {
-      const Served &fast = e.speculative.at(prompts[i])[r], &plain = e.baseline.at(prompts[i])[r];
-      measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, 1, 1};
-      if (over_baseline) measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, plain.*w.tokens, plain.*w.seconds};
-    }
-  return measured;
-}
 Measurements speedups(const Experiment& e, const std::vector<int>& prompts) {
   return rates(e, prompts, kEndToEnd, true);
 }
-
-// What all prompts' end-to-end and steady figures are averaged from. Where requests share places they vary as the queue
-// does when it is run again with other prompts.
-struct WholeRates {
-  Measurements speedup, tokens_per_second, steady_speedup;
-
-  WholeRates(const Experiment& e, const std::vector<int>& prompts)
-      : speedup(speedups(e, prompts)),
-        tokens_per_second(rates(e, prompts, kEndToEnd, false)),
-        steady_speedup(rates(e, prompts, kSteady, true)) {
-    if (!e.queues) return;
-    const ServedAgain fast = served_again(e.queues->speculative), plain = served_again(e.queues->baseline);
-    tokens_per_second.again = fast.whole;
-    for (std::size_t b = 0; b < fast.whole.size(); ++b)
-      speedup.again.push_back(fast.whole[b] - plain.whole[b]),
-          steady_speedup.again.push_back(fast.steady[b] - plain.steady[b]);
-  }
-};
 
 // The mean over prompts of their rates of speculation, over that of the baseline.
 double question_speedup(const Experiment& e) {

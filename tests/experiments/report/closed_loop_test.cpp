@@ -1,14 +1,15 @@
 // Queues that are run again with other prompts.
 #include "experiments/report/closed_loop.h"
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
+#include <set>
 
 #include <gtest/gtest.h>
 
+#include "experiments/report/report.h"
 #include "experiments/report/summary.h"
-#include "experiments/report/tables.h"
 #include "tests/experiments/report/fitted_loop.h"
 #include "tests/experiments/report/result_lines.h"
 

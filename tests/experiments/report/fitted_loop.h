@@ -203,7 +203,9 @@ struct LoopCoverage {
   void add(Measurements measured, double truth) {
     const Interval found = paired_interval(measured);
     measured.again.clear();
-    const Interval old = paired_interval(measured);
+    add(found, paired_interval(measured), truth);
+  }
+  void add(const Interval& found, const Interval& old, double truth) {
     ++all, held += found.contains(truth), of_shares += old.contains(truth);
     width += found.width(), width_of_shares += old.width();
   }
@@ -212,19 +214,36 @@ struct LoopCoverage {
 };
 
 struct LoopCoverages {
-  LoopCoverage speedup, tokens_per_second, steady_speedup;
+  LoopCoverage speedup, tokens_per_second, steady_speedup, compared;
 
-  // Experiments of three alternations.
+  // An experiment of three alternations.
+  static WholeRates rates_of(const FittedLoop& loop, const std::vector<int>& drawn, std::mt19937& random) {
+    const Experiment e = read_experiment(loop.measure(drawn, 3, random), loop.places());
+    std::vector<int> all;
+    for (const auto& [prompt, served] : e.speculative) all.push_back(prompt);
+    return WholeRates(e, all);
+  }
+
   void add(const FittedLoop& loop, int prompts, int experiments, int simulated, std::mt19937& random) {
     const FittedLoop::Truth truth = loop.truth(prompts, simulated, random);
     for (int k = 0; k < experiments; ++k) {
-      const Experiment e = read_experiment(loop.measure(loop.draw(prompts, random), 3, random), loop.places());
-      std::vector<int> all;
-      for (const auto& [prompt, served] : e.speculative) all.push_back(prompt);
-      const WholeRates rates(e, all);
+      const WholeRates rates = rates_of(loop, loop.draw(prompts, random), random);
       speedup.add(rates.speedup, truth.speedup);
       tokens_per_second.add(rates.tokens_per_second, truth.tokens_per_second);
       steady_speedup.add(rates.steady_speedup, truth.steady_speedup);
+    }
+  }
+
+  // The ratio of the speedups of two lines that serve the same prompts.
+  void add_compared(const FittedLoop& a, const FittedLoop& b, int prompts, int experiments, int simulated,
+                    std::mt19937& random) {
+    const double truth = b.truth(prompts, simulated, random).speedup / a.truth(prompts, simulated, random).speedup;
+    for (int k = 0; k < experiments; ++k) {
+      const std::vector<int> drawn = a.draw(prompts, random);
+      Measurements below = rates_of(a, drawn, random).speedup, above = rates_of(b, drawn, random).speedup;
+      const Interval found = interval_of(resampled_ratio(below, above));
+      below.again.clear(), above.again.clear();
+      compared.add(found, interval_of(resampled_ratio(below, above)), truth);
     }
   }
 };

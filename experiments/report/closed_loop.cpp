@@ -36,7 +36,7 @@ bool add_requests(const json& measure, double weight, bool first, std::vector<Cl
 
 using Costs = std::array<double, 3>;  // of steps, rows, prompt tokens
 
-// Least squares without negative terms, one term after the other until they stay.
+// Least squares without negative terms: of every choice of terms that are not 0, the best whose terms are positive.
 class LeastSquares {
  public:
   void add(const Costs& x, double y) {
@@ -46,19 +46,43 @@ class LeastSquares {
     }
   }
   Costs solution() const {
-    constexpr int kPasses = 2000;  // steps and rows are nearly proportional
-    Costs found{};
-    for (int pass = 0; pass < kPasses; ++pass)
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        if (left_[i][i] == 0) continue;
-        double rest = right_[i];
-        for (std::size_t j = 0; j < found.size(); ++j) rest -= j == i ? 0 : left_[i][j] * found[j];
-        found[i] = std::max(0.0, rest / left_[i][i]);
-      }
-    return found;
+    Costs best{};
+    double most = 0;  // of the squares that a choice explains
+    for (unsigned chosen = 1; chosen < 1u << best.size(); ++chosen) {
+      const Costs found = with(chosen);
+      double explained = 0;
+      for (std::size_t i = 0; i < found.size(); ++i) explained += found[i] * right_[i];
+      if (std::ranges::all_of(found, [](double x) { return x >= 0; }) && explained > most)
+        best = found, most = explained;
+    }
+    return best;
   }
 
  private:
+  // The normal equations of these terms by elimination; a term that follows from those before it is 0.
+  Costs with(unsigned chosen) const {
+    constexpr double kProportional = 1e-9;
+    std::array<Costs, 3> left = left_;
+    Costs right = right_, found{};
+    const std::size_t n = found.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!(left[i][i] > kProportional * left_[i][i])) chosen &= ~(1u << i);
+      if (!(chosen >> i & 1)) continue;
+      for (std::size_t j = i + 1; j < n; ++j) {
+        const double factor = left[j][i] / left[i][i];
+        for (std::size_t k = i; k < n; ++k) left[j][k] -= factor * left[i][k];
+        right[j] -= factor * right[i];
+      }
+    }
+    for (std::size_t i = n; i-- > 0;) {
+      if (!(chosen >> i & 1)) continue;
+      found[i] = right[i];
+      for (std::size_t j = i + 1; j < n; ++j) found[i] -= left[i][j] * found[j];
+      found[i] /= left[i][i];
+    }
+    return found;
+  }
+
   std::array<Costs, 3> left_{};
   Costs right_{};
 };

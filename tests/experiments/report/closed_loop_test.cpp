@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <set>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -50,7 +51,7 @@ json queue_of(const std::vector<Shape>& shapes, double step, double row, double 
   return {{"plain", {{"requests", requests}, {"steps", steps}, {"seconds", until.back()}}}};
 }
 
-const std::vector<Shape> kShapes = {{5, 10}, {9, 30}, {2, 7}, {7, 12}, {4, 50}, {3, 20}, {8, 9}, {6, 40}};
+const std::vector<Shape> kShapes = {{5, 10}, {9, 30}, {2, 7}, {7, 12}, {4, 50}, {3, 20}, {8, 9}, {13, 40}};
 
 TEST(ClosedLoop, FindsWhatStepsCost) {
   const auto loop = closed_loop_of(json::array({queue_of(kShapes, 0.5, 0.01, 0.002)}), "plain", 2);
@@ -140,7 +141,8 @@ TEST(ClosedLoop, SharesAreMarked) {
 TEST(ClosedLoop, IntervalsCoverAsTheySayAtBatch64) {
   LoopCoverages coverage;
   std::mt19937 random(1);
-  for (const FittedLoop& loop : fitted_loops(64)) coverage.add(loop, 384, 15, 300, random);
+  const std::vector<FittedLoop> loops = fitted_loops(64);
+  for (std::size_t i = 0; i < loops.size(); i += 3) coverage.add(loops[i], 384, 20, 100, random);
   EXPECT_GE(coverage.speedup.share(), 0.9);
   EXPECT_LT(coverage.speedup.share(), 0.99);
   EXPECT_GE(coverage.speedup.share_of_shares(), 0.99);

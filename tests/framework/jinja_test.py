@@ -55,7 +55,25 @@ def golden():
 class Writer:
     """Writes templates by chance: most are right, some are not."""
 
-    TEXTS = ["a", "B c", "", " x ", "it's", "\u00e9\u4f60", "a,b,,c", "12", "-3.5", "<b>&", "Hello World", "a\nb\n\nc", "%s", "{}", "\U0001f600z", "1_0", "nan"]
+    TEXTS = [
+        "a",
+        "B c",
+        "",
+        " x ",
+        "it's",
+        "\u00e9\u4f60",
+        "a,b,,c",
+        "12",
+        "-3.5",
+        "<b>&",
+        "Hello World",
+        "a\nb\n\nc",
+        "%s",
+        "{}",
+        "\U0001f600z",
+        "1_0",
+        "nan",
+    ]
     NAMES = ["n", "t", "i", "f", "s", "l", "e", "d", "u", "w", "missing", "x", "y"]
     FILTERS = {
         "abs": 0, "batch": 1, "capitalize": 0, "center": 1, "count": 0, "d": 1, "default": 2, "dictsort": 0, "e": 0,
@@ -64,7 +82,27 @@ class Writer:
         "reject": 0, "slice": 1, "sort": 0, "string": 0, "sum": 0, "title": 0, "tojson": 0, "trim": 0, "truncate": 1,
         "unique": 0, "upper": 0, "urlencode": 0, "wordcount": 0, "format": 1,
     }  # fmt: skip
-    TESTS = ["odd", "even", "defined", "undefined", "none", "boolean", "false", "true", "integer", "float", "lower", "upper", "string", "mapping", "number", "sequence", "iterable", "callable", "escaped"]
+    TESTS = [
+        "odd",
+        "even",
+        "defined",
+        "undefined",
+        "none",
+        "boolean",
+        "false",
+        "true",
+        "integer",
+        "float",
+        "lower",
+        "upper",
+        "string",
+        "mapping",
+        "number",
+        "sequence",
+        "iterable",
+        "callable",
+        "escaped",
+    ]
     METHODS = {
         "strip": 0, "lstrip": 1, "rstrip": 1, "split": 1, "rsplit": 1, "splitlines": 0, "startswith": 1, "endswith": 1,
         "replace": 2, "upper": 0, "lower": 0, "title": 0, "capitalize": 0, "swapcase": 0, "find": 1, "rfind": 1,
@@ -94,7 +132,27 @@ class Writer:
             )()
         e = lambda: self.expression(depth - 1)  # noqa: E731
         if r < 0.34:
-            sign = self.one("+", "-", "*", "/", "//", "%", "~", "~", "+", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or")
+            sign = self.one(
+                "+",
+                "-",
+                "*",
+                "/",
+                "//",
+                "%",
+                "~",
+                "~",
+                "+",
+                "==",
+                "!=",
+                "<",
+                "<=",
+                ">",
+                ">=",
+                "in",
+                "not in",
+                "and",
+                "or",
+            )
             return f"({e()} {sign} {e()})"
         if r < 0.40:
             return f"({self.one('not ', '-', '+')}{e()})"
@@ -108,7 +166,9 @@ class Writer:
                 lambda: f"({e()}|map('{self.one('upper', 'string', 'length', 'int', 'first')}')|list)",
                 lambda: f"({e()}|map(attribute='{self.one('name', 'age', 'in.x', '0', 'a')}')|list)",
                 lambda: f"({e()}|{self.one('select', 'reject')}('{self.random.choice(self.TESTS)}')|list)",
-                lambda: f"({e()}|selectattr('{self.one('name', 'age', 'in')}', '{self.one('eq', 'in', 'ge')}', {e()})|list)",
+                lambda: (
+                    f"({e()}|selectattr('{self.one('name', 'age', 'in')}', '{self.one('eq', 'in', 'ge')}', {e()})|list)"
+                ),
                 lambda: f"({e()}|sort(attribute='{self.one('name', 'age')}')|list)",
                 lambda: f"({e()}|tojson(indent={self.one('none', '2', '0')}, sort_keys={self.one('true', 'false')}))",
             )()
@@ -124,7 +184,12 @@ class Writer:
             return f"{e()}[{key}]"
         if r < 0.96:
             return f"{e()}.{self.one('a', 'name', 'items', 'nope', '0')}"
-        return self.one(lambda: f"[{e()}, {e()}]", lambda: f"({e()},)", lambda: f"{{{self.text()}: {e()}, {e()}: 1}}", lambda: f"range({e()}, 5)|list")()
+        return self.one(
+            lambda: f"[{e()}, {e()}]",
+            lambda: f"({e()},)",
+            lambda: f"{{{self.text()}: {e()}, {e()}: 1}}",
+            lambda: f"range({e()}, 5)|list",
+        )()
 
     def arguments(self, count, depth):
         if count == 0:
@@ -133,7 +198,9 @@ class Writer:
         return "(" + ", ".join(self.expression(depth - 2) for _ in range(given)) + ")" if given else ""
 
     def space(self):
-        return self.random.choice(["", "", "", " ", "\n", "  \n\t", "\n\n", "text", " \u00a0", "x\n  ", "{# c #}", "{#- c\n -#}\n"])
+        return self.random.choice(
+            ["", "", "", " ", "\n", "  \n\t", "\n\n", "text", " \u00a0", "x\n  ", "{# c #}", "{#- c\n -#}\n"]
+        )
 
     def tag(self, inside):
         return "{%" + self.one("", "-", "+", "", "-") + " " + inside + " " + self.one("", "-", "+", "", "-") + "%}"
@@ -144,21 +211,96 @@ class Writer:
             return s() + "{{" + self.one("", "-") + " " + self.expression(3) + " " + self.one("", "-") + "}}" + s()
         body = lambda: s() + "".join(self.statement(depth - 1) for _ in range(self.one(1, 1, 2))) + s()  # noqa: E731
         x = self.one("x", "y")
-        loop = self.one("", "{{ loop.index }}", "{{ loop.last }}{{ loop.length }}", "{{ loop.previtem }}{{ loop.nextitem }}", self.tag("break"), self.tag("continue"), "{% if loop.index > 1 %}{% break %}{% endif %}")
-        return s() + self.one(
-            lambda: self.tag(f"if {e()}") + body() + self.one("", self.tag(f"elif {e()}") + body()) + self.one("", self.tag("else") + body()) + self.tag("endif"),
-            lambda: self.tag(f"for {x} in {e()}" + self.one("", "", f" if {e()}")) + body() + loop + body() + self.one("", self.tag("else") + body()) + self.tag("endfor"),
-            lambda: self.tag(f"for {x}, z in {self.one('d.items()', 'u|dictsort', e())}") + body() + "{{ z }}" + self.tag("endfor"),
-            lambda: self.tag(f"set {x} = {e()}") + body(),
-            lambda: self.tag(f"set {x}{self.one('', '|upper', '|trim')}") + body() + self.tag("endset") + "{{ " + x + " }}",
-            lambda: self.tag(f"set ns = namespace(a={e()})") + self.tag(f"for {x} in [1, 2]") + self.tag(f"set ns.a = {self.one('ns.a', x)} ~ {e()}") + self.tag("endfor") + "{{ ns.a }}",
-            lambda: self.tag(f"macro m(p, q={e()})") + "{{ p }}" + body() + "{{ q }}" + self.one("", "{{ varargs }}", "{{ kwargs }}") + self.tag("endmacro") + "{{ m(" + self.one("", "1", f"{e()}, {e()}", "1, 2, 3", "1, z=2") + ") }}",
-            lambda: self.tag("macro c(p)") + "<{{ caller(p) }}>" + self.tag("endmacro") + self.tag(f"call(v) c({e()})") + "{{ v }}" + body() + self.tag("endcall"),
-            lambda: self.tag("filter " + self.one("upper", "trim", "replace('a', 'b')", "indent(2, true)")) + body() + self.tag("endfilter"),
-            lambda: self.tag(f"with {x} = {e()}") + body() + self.tag("endwith"),
-            lambda: self.tag("generation") + body() + self.tag("endgeneration"),
-            lambda: "{%" + self.one("", "-") + " raw " + self.one("", "-") + "%}" + s() + "{{ x }}" + s() + self.tag("endraw"),
-        )() + s()
+        loop = self.one(
+            "",
+            "{{ loop.index }}",
+            "{{ loop.last }}{{ loop.length }}",
+            "{{ loop.previtem }}{{ loop.nextitem }}",
+            self.tag("break"),
+            self.tag("continue"),
+            "{% if loop.index > 1 %}{% break %}{% endif %}",
+        )
+        return (
+            s()
+            + self.one(
+                lambda: (
+                    self.tag(f"if {e()}")
+                    + body()
+                    + self.one("", self.tag(f"elif {e()}") + body())
+                    + self.one("", self.tag("else") + body())
+                    + self.tag("endif")
+                ),
+                lambda: (
+                    self.tag(f"for {x} in {e()}" + self.one("", "", f" if {e()}"))
+                    + body()
+                    + loop
+                    + body()
+                    + self.one("", self.tag("else") + body())
+                    + self.tag("endfor")
+                ),
+                lambda: (
+                    self.tag(f"for {x}, z in {self.one('d.items()', 'u|dictsort', e())}")
+                    + body()
+                    + "{{ z }}"
+                    + self.tag("endfor")
+                ),
+                lambda: self.tag(f"set {x} = {e()}") + body(),
+                lambda: (
+                    self.tag(f"set {x}{self.one('', '|upper', '|trim')}")
+                    + body()
+                    + self.tag("endset")
+                    + "{{ "
+                    + x
+                    + " }}"
+                ),
+                lambda: (
+                    self.tag(f"set ns = namespace(a={e()})")
+                    + self.tag(f"for {x} in [1, 2]")
+                    + self.tag(f"set ns.a = {self.one('ns.a', x)} ~ {e()}")
+                    + self.tag("endfor")
+                    + "{{ ns.a }}"
+                ),
+                lambda: (
+                    self.tag(f"macro m(p, q={e()})")
+                    + "{{ p }}"
+                    + body()
+                    + "{{ q }}"
+                    + self.one("", "{{ varargs }}", "{{ kwargs }}")
+                    + self.tag("endmacro")
+                    + "{{ m("
+                    + self.one("", "1", f"{e()}, {e()}", "1, 2, 3", "1, z=2")
+                    + ") }}"
+                ),
+                lambda: (
+                    self.tag("macro c(p)")
+                    + "<{{ caller(p) }}>"
+                    + self.tag("endmacro")
+                    + self.tag(f"call(v) c({e()})")
+                    + "{{ v }}"
+                    + body()
+                    + self.tag("endcall")
+                ),
+                lambda: (
+                    self.tag("filter " + self.one("upper", "trim", "replace('a', 'b')", "indent(2, true)"))
+                    + body()
+                    + self.tag("endfilter")
+                ),
+                lambda: self.tag(f"with {x} = {e()}") + body() + self.tag("endwith"),
+                lambda: self.tag("generation") + body() + self.tag("endgeneration"),
+                lambda: (
+                    "{%"
+                    + self.one("", "-")
+                    + " raw "
+                    + self.one("", "-")
+                    + "%}"
+                    + s()
+                    + "{{ x }}"
+                    + s()
+                    + self.tag("endraw")
+                ),
+            )()
+            + s()
+        )
 
     def template(self):
         if self.random.random() < 0.4:
@@ -174,7 +316,9 @@ class Jinja(unittest.TestCase):
         writer = Writer(seed)
         sources = [writer.template() for _ in range(count)]
         lines = "".join(json.dumps({"template": s, "variables": module.VALUES}) + "\n" for s in sources)
-        program = os.environ.get("FORETOKEN_JINJA_RENDER") or os.path.join(os.environ["FORETOKEN_BUILD_DIR"], "tests", "jinja_render")
+        program = os.environ.get("FORETOKEN_JINJA_RENDER") or os.path.join(
+            os.environ["FORETOKEN_BUILD_DIR"], "tests", "jinja_render"
+        )
         done = subprocess.run([program], input=lines.encode(), stdout=subprocess.PIPE, check=True)
         answers = [json.loads(line) for line in done.stdout.decode().split("\n") if line]
         self.assertEqual(len(answers), count)

@@ -38,6 +38,7 @@ def environment(date: datetime.datetime = DATE) -> jinja2.Environment:
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
     )
     env.filters["tojson"] = tojson
+
     class Namespace(jinja2.utils.Namespace):
         def __setitem__(self, name, value):
             if name.startswith("_"):
@@ -82,7 +83,9 @@ ANSWER = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nNothing. "}
 CALL = {
     "role": "assistant",
     "content": "",
-    "tool_calls": [{"id": "call_1", "function": {"name": "weather", "arguments": {"place": "Z\u00fcrich", "days": [1, 2]}}}],
+    "tool_calls": [
+        {"id": "call_1", "function": {"name": "weather", "arguments": {"place": "Z\u00fcrich", "days": [1, 2]}}}
+    ],
 }
 RESULT = {"role": "tool", "content": '{"degrees": 21.5}'}
 SKIP = {"role": "skip", "content": "no"}

@@ -24,6 +24,26 @@ Value Evaluator::value(const Node& node, const Place& scope) {
   return operation(node, scope);
 }
 
+// What stands behind an operand: attributes, items, calls, filters and tests.
+Value Evaluator::access(const Node& node, const Place& scope) {
+  if (node.op == Op::cut) return cut(node, scope);
+  const Value of = node.parts[0] ? value(*node.parts[0], scope) : *input_;
+  if (node.op == Op::item) {
+    const Value key = value(*node.parts[1], scope);
+    run_.line = node.line;
+    return item_of(run_, of, key);
+  }
+  if (node.op == Op::attribute) {
+    run_.line = node.line;
+    return attribute_of(run_, of, node.name);
+  }
+  Arguments given = arguments(node, scope);
+  run_.line = node.line;
+  if (node.op == Op::call) return called(run_, of, std::move(given));
+  if (node.op == Op::filter) return filtered(run_, node.name, of, std::move(given));
+  return Value::boolean(tested(run_, node.name, of, std::move(given)));
+}
+
 Value Evaluator::operation(const Node& node, const Place& scope) {
   const auto part = [&](std::size_t i) {
     Value made = value(*node.parts[i], scope);
@@ -37,30 +57,6 @@ Value Evaluator::operation(const Node& node, const Place& scope) {
       return run_.list(values(node, scope, 0));
     case Op::dict:
       return dict(node, scope);
-    case Op::attribute:
-      return attribute_of(run_, part(0), node.name);
-    case Op::item: {
-      const Value of = part(0);
-      return item_of(run_, of, part(1));
-    }
-    case Op::cut:
-      return cut(node, scope);
-    case Op::call: {
-      const Value function = part(0);
-      Arguments given = arguments(node, scope);
-      run_.line = node.line;
-      return called(run_, function, std::move(given));
-    }
-    case Op::filter: {
-      const Value of = node.parts[0] ? part(0) : *input_;
-      Arguments given = arguments(node, scope);
-      run_.line = node.line;
-      return filtered(run_, node.name, of, std::move(given));
-    }
-    case Op::test: {
-      const Value of = part(0);
-      return Value::boolean(tested(run_, node.name, of, arguments(node, scope)));
-    }
     case Op::negative:
       return negative(part(0));
     case Op::positive: {
@@ -86,11 +82,13 @@ Value Evaluator::operation(const Node& node, const Place& scope) {
       return compared_chain(node, scope);
     case Op::concatenation:
       return concatenated(node, scope);
+    case Op::choice:
+      if (truth(part(1))) return part(0);
+      return node.parts[2] ? part(2)
+                           : Value::undefined("an 'if' without 'else' gives no value, since it does not hold");
     default:
-      break;
+      return access(node, scope);
   }
-  if (truth(part(1))) return part(0);
-  return node.parts[2] ? part(2) : Value::undefined("an 'if' without 'else' gives no value, since it does not hold");
 }
 
 Items Evaluator::values(const Node& node, const Place& scope, std::size_t from) {

@@ -38,6 +38,7 @@ class Evaluator {
   // Expressions.
   Value value(const Node& node, const Place& scope);
   Value operation(const Node& node, const Place& scope);
+  Value access(const Node& node, const Place& scope);
   Value named(const std::string& name, const Place& scope) const;
   Value dict(const Node& node, const Place& scope);
   Value compared_chain(const Node& node, const Place& scope);

@@ -237,63 +237,96 @@ std::string aligned(Run& run, const std::string& text, std::int64_t width, char 
   return utf8_of(before) + text + utf8_of(after);
 }
 
-std::string percent_formatted(Run& run, const std::string& format, const Value& arguments) {
-  const std::u32string text = points_of(format);
-  const bool several = arguments.is(Kind::tuple), named = arguments.is(Kind::dict);
-  std::size_t used = 0;
-  const auto next = [&]() -> Value {
-    const std::size_t count = several ? arguments.items().size() : 1;
-    if (used >= count) fail("a format has more conversions than values");
-    return several ? arguments.items()[used++] : (++used, arguments);
-  };
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    if (text[at] != '%') {
-      append_utf8(out, text[at++]);
-      continue;
+namespace {
+
+// "%-5.2f of %(name)s" and its values.
+class PercentFormat {
+ public:
+  PercentFormat(Run& run, const std::string& format, const Value& arguments)
+      : run_(run), text_(points_of(format)), arguments_(arguments) {}
+
+  std::string text() {
+    std::string out;
+    while (at_ < text_.size()) {
+      if (text_[at_] != '%') {
+        append_utf8(out, text_[at_++]);
+        continue;
+      }
+      ++at_;
+      run_.step();
+      const std::string one = conversion();
+      run_.take(std::int64_t(one.size()));
+      out += one;
     }
-    ++at;
-    Spec spec;
-    std::optional<Value> value;
-    if (at < text.size() && text[at] == '(') {
-      const std::size_t end = text.find(U')', at);
-      if (end == text.npos || !named) fail("a format with names needs a dict, and a ')' behind each name");
-      const std::string name = utf8_of(text.substr(at + 1, end - at - 1));
-      const Value* found = arguments.as<Map>().find("s" + name);
-      if (!found) fail("a format names '" + name + "', which the dict does not have");
-      value = *found, at = end + 1;
-    }
-    for (; at < text.size(); ++at) {
-      if (text[at] == '-')
-        spec.align = '<';
-      else if (text[at] == '0')
-        spec.zero = true;
-      else if (text[at] == '#')
-        spec.alternate = true;
-      else if (text[at] == '+' || (text[at] == ' ' && spec.sign == '-'))
-        spec.sign = char(text[at]);
-      else
-        break;
-    }
-    const auto width = [&]() -> std::int64_t {
-      if (at >= text.size() || text[at] != '*') return number_in(text, at);
-      ++at;
-      const Value given = next();
-      if (!given.is_whole() || given.whole() < 0 || given.whole() > kWidest) fail("a width of a format is no size");
-      return given.whole();
-    };
-    spec.width = width();
-    if (at < text.size() && text[at] == '.') ++at, spec.precision = width();
-    if (at >= text.size() || text[at] >= 0x80) fail("a format ends within a conversion");
-    spec.type = char(text[at++]);
-    run.step();
-    const std::string one = spec.type == '%' ? "%" : converted(run, spec, value ? *value : next());
-    run.take(std::int64_t(one.size()));
-    out += one;
+    if (!arguments_.is(Kind::dict) && !arguments_.is(Kind::list) && used_ < count())
+      fail("a format has fewer conversions than values");
+    return out;
   }
-  if (!named && used < (several ? arguments.items().size() : 1) && !(arguments.is(Kind::list)))
-    fail("a format has fewer conversions than values");
-  return out;
+
+ private:
+  std::size_t count() const { return arguments_.is(Kind::tuple) ? arguments_.items().size() : 1; }
+  Value next() {
+    if (used_ >= count()) fail("a format has more conversions than values");
+    const std::size_t at = used_++;
+    return arguments_.is(Kind::tuple) ? arguments_.items()[at] : arguments_;
+  }
+  std::optional<Value> named() {
+    if (at_ >= text_.size() || text_[at_] != '(') return std::nullopt;
+    const std::size_t end = text_.find(U')', at_);
+    if (end == text_.npos || !arguments_.is(Kind::dict))
+      fail("a format with names needs a dict, and a ')' behind each name");
+    const std::string name = utf8_of(text_.substr(at_ + 1, end - at_ - 1));
+    const Value* found = arguments_.as<Map>().find("s" + name);
+    if (!found) fail("a format names '" + name + "', which the dict does not have");
+    at_ = end + 1;
+    return *found;
+  }
+  void flags(Spec& spec) {
+    for (; at_ < text_.size(); ++at_) {
+      const char32_t c = text_[at_];
+      if (c == '-')
+        spec.align = '<';
+      else if (c == '0')
+        spec.zero = true;
+      else if (c == '#')
+        spec.alternate = true;
+      else if (c == '+' || (c == ' ' && spec.sign == '-'))
+        spec.sign = char(c);
+      else
+        return;
+    }
+  }
+  std::int64_t width() {
+    if (at_ >= text_.size() || text_[at_] != '*') return number_in(text_, at_);
+    ++at_;
+    const Value given = next();
+    if (!given.is_whole() || given.whole() < 0 || given.whole() > kWidest) fail("a width of a format is no size");
+    return given.whole();
+  }
+  std::string conversion() {
+    Spec spec;
+    const std::optional<Value> value = named();
+    flags(spec);
+    spec.width = width();
+    if (at_ < text_.size() && text_[at_] == '.') {
+      ++at_;
+      spec.precision = width();
+    }
+    if (at_ >= text_.size() || text_[at_] >= 0x80) fail("a format ends within a conversion");
+    spec.type = char(text_[at_++]);
+    return spec.type == '%' ? "%" : converted(run_, spec, value ? *value : next());
+  }
+
+  Run& run_;
+  const std::u32string text_;
+  const Value& arguments_;
+  std::size_t at_ = 0, used_ = 0;
+};
+
+}  // namespace
+
+std::string percent_formatted(Run& run, const std::string& format, const Value& arguments) {
+  return PercentFormat(run, format, arguments).text();
 }
 
 namespace {

@@ -17,7 +17,7 @@ namespace foretoken::jinja {
 // What a rendering depends on beside its variables, and the most that it may use: a template that needs more ends with
 // an Error.
 struct Context {
-  Date date;                        // of strftime_now, at 00:00:00
+  Date date = {};                   // of strftime_now, at 00:00:00
   std::int64_t steps = 10'000'000;  // evaluations; long strings count for more
   std::int64_t bytes = 256 << 20;   // of all values made
   std::int64_t output = 16 << 20;   // bytes

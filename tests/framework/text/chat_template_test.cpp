@@ -45,8 +45,9 @@ TEST(ChatTemplate, GivesTheTextsAndIdsOfTransformers) {
       const auto system = one["system"].is_null() ? std::nullopt : std::optional(one["system"].get<std::string>());
       EXPECT_EQ(chat.text(question, system), one["text"].get<std::string>()) << form["form"];
       EXPECT_EQ(chat.encode(*tokenizer, question, system), one["ids"].get<std::vector<Token>>()) << form["form"];
-      if (!has_default || system)
+      if (!has_default || system) {
         EXPECT_EQ(named.text(question, system), one["text"].get<std::string>()) << form["form"];
+      }
       ++asked;
     }
   }

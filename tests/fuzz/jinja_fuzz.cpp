@@ -9,9 +9,12 @@ namespace {
 
 const nlohmann::ordered_json& variables() {
   static const auto kVariables = nlohmann::ordered_json::parse(R"({
-    "messages": [{"role": "system", "content": " Be brief. "}, {"role": "user", "content": "caf\u00e9 \ud83d\ude00"},
-                 {"role": "assistant", "content": "<think>\nhm\n</think>\n\na", "tool_calls": [{"function": {"name": "f",
-                  "arguments": {"x": [1, 2.5, null, true]}}}]}, {"role": "user", "content": "q"}],
+    "messages": [
+      {"role": "system", "content": " Be brief. "},
+      {"role": "user", "content": "caf\u00e9 \ud83d\ude00"},
+      {"role": "assistant", "content": "<think>\nhm\n</think>\n\na",
+       "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, 2.5, null, true]}}}]},
+      {"role": "user", "content": "q"}],
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
     "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": true, "i": 7, "n": null})");
   return kVariables;

@@ -1,8 +1,10 @@
 """Texts of chat templates: what Python's jinja2 makes of the templates in tests/data/chat, which are of our own making,
-and of short ones that use every construct. `pip install jinja2`; write_golden(tests/data/chat)."""
+and of short ones that use every construct. `pip install jinja2`; where Transformers is installed too, its own renderer
+must give the same."""
 
 import copy
 import datetime
+import importlib.util
 import json
 import pathlib
 
@@ -120,6 +122,28 @@ VALUES = {
 }
 
 
+def differences_from_transformers(golden: dict, folder: pathlib.Path) -> list:
+    """Of its own renderer (chat_template_utils), with the same date."""
+    from transformers.utils import chat_template_utils
+
+    class Day(datetime.datetime):
+        @classmethod
+        def now(cls):
+            return DATE
+
+    chat_template_utils.datetime = Day
+
+    def text(template: str, variables: dict) -> str | None:
+        try:
+            return chat_template_utils._compile_jinja_template(template).render(**copy.deepcopy(variables))
+        except Exception:
+            return None
+
+    cases = [(c, (folder / c["template"]).read_text(), c["variables"]) for c in golden["chats"]]
+    cases += [(c, c["template"], golden["values"]) for c in golden["expressions"]]
+    return [case for case, template, variables in cases if text(template, variables) != case.get("text")]
+
+
 def write_golden(folder: pathlib.Path) -> None:
     chats = []
     for path in sorted(folder.glob("*.jinja")):
@@ -135,4 +159,8 @@ def write_golden(folder: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    write_golden(pathlib.Path(__file__).parent.parent / "data" / "chat")
+    chats = pathlib.Path(__file__).parent.parent / "data" / "chat"
+    write_golden(chats)
+    if importlib.util.find_spec("transformers"):
+        found = differences_from_transformers(json.loads((chats / "jinja.golden.json").read_text()), chats)
+        assert not found, found

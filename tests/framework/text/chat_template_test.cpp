@@ -1,5 +1,5 @@
-// Questions in the formats of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), and the
-// templates that are not supported.
+// Questions in the formats of chat models: the texts and ids of Transformers (tests/golden/chat_golden.py), templates
+// of every kind, turns, dates, and what is refused.
 #include "framework/text/chat_template.h"
 
 #include <algorithm>

@@ -1,7 +1,9 @@
 // Jinja templates as chat models have them, rendered as Transformers does: jinja2's immutable sandbox with trim_blocks,
 // lstrip_blocks, `break` and `continue`, the block `generation`, and the functions raise_exception, strftime_now,
 // namespace, range, dict and joiner. What is not known here (include, import, extends, block, autoescape, some filters
-// and methods) is refused by name. This module must not know models or conversations.
+// and methods) is refused by name. Otherwise than in Python, integers have 64 bits, what a filter like `map` gives is
+// computed at once and not when it is used, and nothing is computed beforehand. This module must not know models or
+// conversations.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -50,7 +50,7 @@ class Serving {
       jobs_.push_back({request, p.number, p.category, turn == 0 && k > 0 ? first : -1, int(turn),
                        turn == 0 ? -1 : int(jobs_.size()) - 1});
       Request& own = jobs_.back().request;
-      if (turn > 0) own.prompt = next(p.later[turn - 1]);
+      if (turn > 0) own.prompt = next(p, turn);
       // Draws are named by stream and position: turns of one stream would meet draws that the end of the turn before
       // had looked at.
       own.stream = stream_of(p.number, sample, turn);
@@ -62,8 +62,12 @@ class Serving {
   std::vector<Job> take() { return std::move(jobs_); }
 
  private:
-  std::vector<Token> next(const std::string& text) const {
-    return chat_ ? chat_->encode_next(*tokenizer_, text) : tokenizer_->encode(text, /*special=*/false);
+  // What a turn says behind the answer to the one before.
+  std::vector<Token> next(const Prompt& p, std::size_t turn) const {
+    if (!chat_) return tokenizer_->encode(p.later[turn - 1], /*special=*/false);
+    std::vector<std::string> questions{p.text};
+    questions.insert(questions.end(), p.later.begin(), p.later.begin() + std::ptrdiff_t(turn));
+    return chat_->encode_next(*tokenizer_, questions, system_of(run_));
   }
 
   const json& run_;

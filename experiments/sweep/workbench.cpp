@@ -282,18 +282,23 @@ std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path
   if (chat == "none" && w.contains("system") && !w["system"].is_null())
     throw Error("'/workload/system' needs a form of chat to stand in; choose one with '/workload/chat'");
   if (chat == "none") return std::nullopt;
-  if (chat == "auto") return ModelFiles::open(model_path(target_of(run).tokenizer_directory(), beside))->chat();
-  return ChatTemplate::named(chat);
+  ChatTemplate made = chat == "auto"
+                          ? ModelFiles::open(model_path(target_of(run).tokenizer_directory(), beside))->chat()
+                          : ChatTemplate::named(chat);
+  if (w.contains("date")) made.set_date(Date::parse(w["date"].get<std::string>(), "'/workload/date'"));
+  return made;
+}
+
+std::optional<std::string> system_of(const json& run) {
+  const json system = run.at("workload").value("system", json());
+  return system.is_null() ? std::nullopt : std::optional(system.get<std::string>());
 }
 
 Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
                    const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
   const json &s = run.at("sampling"), &w = run.at("workload");
-  const json system = w.value("system", json());
   Request r;
-  r.prompt = chat ? chat->encode(*tokenizer, prompt.text,
-                                 system.is_null() ? std::nullopt : std::optional(system.get<std::string>()))
-                  : tokenizer->encode(prompt.text);
+  r.prompt = chat ? chat->encode(*tokenizer, prompt.text, system_of(run)) : tokenizer->encode(prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());

@@ -111,6 +111,8 @@ ComponentConfigs configs_of(const nlohmann::json& run, Side side);
 EngineOptions options_of(const nlohmann::json& run, std::int64_t memory_mib);
 // The form in which a complete run puts prompts to a chat model; none: as they are.
 std::optional<ChatTemplate> chat_of(const nlohmann::json& run, const std::filesystem::path& beside);
+// The system prompt of its chat form.
+std::optional<std::string> system_of(const nlohmann::json& run);
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
 Request request_of(const nlohmann::json& run, const ModelInfo& target,
                    const std::shared_ptr<const Tokenizer>& tokenizer, const std::optional<ChatTemplate>& chat,

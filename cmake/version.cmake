@@ -14,6 +14,7 @@ namespace foretoken {
 inline constexpr const char* kVersion = "@VERSION@";
 inline constexpr const char* kCommit = "@commit@";
 inline constexpr const char* kCompiler = "@COMPILER@";
+inline constexpr const char* kNvcc = "@NVCC@";  // its version; empty: built without CUDA
 inline constexpr const char* kBuildType = "@BUILD_TYPE@";
 inline constexpr const char* kSourceDirectory = R"(@SOURCE@)";
 

@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-#include "kernels/error.h"
+#include "kernels/out_of_memory.h"
 
 namespace foretoken {
 
@@ -54,9 +54,7 @@ constexpr std::size_t kSmall = 12 * kLine;
 // `bytes` bytes at a multiple of `grain`.
 std::shared_ptr<void> aligned(std::size_t bytes, std::size_t grain) {
   void* const p = std::aligned_alloc(grain, bytes);
-  if (!p)
-    throw Error("out of memory: could not allocate " + std::to_string(bytes) +
-                " bytes on the host; use a smaller batch or pool");
+  if (!p) throw OutOfMemory::on_host(bytes);
   return {p, std::free};
 }
 

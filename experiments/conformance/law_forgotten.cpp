@@ -18,6 +18,7 @@ class Lives {
       : pool_(backend, models.target->info().kv.page_bytes(4), 512),
         host_(backend, pool_, models.target->info(), models.load, false, {models.target, &subject.registries}),
         drafter_(subject.registries.drafters.make(subject.configs.drafter, host_)),
+        who_("the drafter '" + subject.configs.drafter.at("name").get<std::string>() + "'"),
         needs_(drafter_->traits()),
         states_(backend, models, needs_.hidden),
         race_(soundness_of(subject.registries, subject.configs.verifier).race) {}
@@ -57,6 +58,7 @@ class Lives {
   void forget(Sequence s, Finish end) {
     s.finish = end;
     drafter_->forget(s), states_.forget(s);
+    host_.expect_forgotten(s, who_);
   }
 
  private:
@@ -76,6 +78,7 @@ class Lives {
   PagePool pool_;
   Host host_;
   std::unique_ptr<Drafter> drafter_;
+  std::string who_;
   Needs needs_;
   TargetStates states_;
   bool race_;

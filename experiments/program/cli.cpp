@@ -15,6 +15,7 @@
 #include "experiments/sweep/interrupt.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"
+#include "kernels/out_of_memory.h"
 
 namespace foretoken {
 namespace {
@@ -61,8 +62,23 @@ int unknown_command(const CLI::App& app, const std::string& name) {
   return kUsage;
 }
 
+// What the user of a command can do where memory does not suffice.
+std::string more_memory_for(const std::string& command) {
+  if (command == "run" || command == "quickstart")
+    return "lower \"memory_mib\" or \"batch\" of the engine (--set /engine/memory_mib=N), or use smaller models";
+  if (command == "generate")
+    return "lower --samples or --max-new-tokens, give less memory to the caches with --set /engine/memory_mib=N, or "
+           "use a "
+           "smaller --model";
+  if (command == "quality") return "lower --window, or use a smaller --model";
+  if (command == "quantize") return "lower --tokens of the calibration, or use a machine with more memory";
+  if (command == "bench") return "lower --rows, or choose fewer scenarios with --only or a smaller --model";
+  if (command == "check") return "lower --threads";
+  return "give it smaller files, or use a machine with more memory";
+}
+
 // Every exception becomes one sentence.
-int guarded(const Action& action) {
+int guarded(const Action& action, const std::string& command) {
   try {
     const int code = action();
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
@@ -71,10 +87,12 @@ int guarded(const Action& action) {
   } catch (const Interrupted&) {
     complain("interrupted");
     return kInterruptedExit;
+  } catch (const OutOfMemory& e) {
+    return complain(e.cause() + "; " + more_memory_for(command));
   } catch (const Error& e) {
     return complain(e.what());
   } catch (const std::bad_alloc&) {
-    return complain("out of memory; lower /engine/memory_mib, or use a smaller model");
+    return complain("out of memory; " + more_memory_for(command));
   } catch (const std::filesystem::filesystem_error& e) {
     return complain(e.path1().string() + ": " + e.code().message() + "; check the path and its permissions");
   } catch (const std::exception& e) {
@@ -131,7 +149,7 @@ int run_cli(int argc, const char* const* argv) {
     complain(std::string(e.what()) + "; see foretoken --help and foretoken COMMAND --help");
     return kUsage;
   }
-  return guarded(action);
+  return guarded(action, app.get_subcommands().front()->get_name());
 }
 
 }  // namespace foretoken

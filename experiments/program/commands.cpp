@@ -84,26 +84,6 @@ bool report_damages(const std::string& file, const std::vector<nlohmann::json>& 
   return !damages.empty();
 }
 
-void add_show(CLI::App& app, Action& action) {
-  struct Given {
-    std::string file;
-    std::vector<std::string> tables;
-    Look look;
-  };
-  const auto g = std::make_shared<Given>();
-  CLI::App* c = app.add_subcommand("show", "tables of stored results");
-  c->add_option("results", g->file, "a file of results")->required();
-  add_tables(*c, g->tables);
-  add_look(*c, g->look);
-  c->callback([g, &action] {
-    action = [g] {
-      const auto lines = load_results(g->file);
-      print(show(lines, {g->look.chosen(), g->tables, terminal_columns(STDOUT_FILENO)}));
-      return report_damages(g->file, lines) ? 1 : 0;
-    };
-  });
-}
-
 void add_compare(CLI::App& app, Action& action) {
   struct Given {
     std::string a, b;

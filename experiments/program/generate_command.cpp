@@ -15,7 +15,7 @@ namespace {
 
 struct GenerateFlags {
   GenerateOptions options;
-  std::string model, draft, drafter, verifier = "speculative_sampling", device = "auto";
+  std::string model, draft, drafter, date, verifier = "speculative_sampling", device = "auto";
   std::vector<std::string> set;
   int length = 4;
   bool fixes_length = false;  // --length was given
@@ -71,6 +71,7 @@ json run_of(const GenerateFlags& g) {
               {"sampling", sampling_of(g)},
               {"engine", {{"batch", std::max(1, g.samples)}, {"device", g.device}, {"threads", g.threads}}},
               {"workload", {{"max_new_tokens", g.max_new_tokens}, {"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
+  if (!g.date.empty()) run["workload"]["date"] = g.date;
   for (const auto& s : g.set) put_setting(run, s, "--set");
   return run;
 }
@@ -109,6 +110,7 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("--device", g->device, "auto, cpu, reference or cuda")->capture_default_str();
   c->add_option("--threads", g->threads, "0: as many as the machine has")->capture_default_str();
   add_plugins(*c, g->options.plugins);
+  c->add_option("--date", g->date, "YYYY-MM-DD, the day that a chat template takes for today (default: 2024-07-26)");
   add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, any other key of a run (foretoken keys); may be given again");
   c->add_flag("--ignore-eos", g->ignore_eos, "continue after the end-of-text token");
   CLI::Option* const marks =

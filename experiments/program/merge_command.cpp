@@ -1,4 +1,5 @@
 // `foretoken merge`: the results of shards as one file.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -9,12 +10,14 @@
 #include <spdlog/spdlog.h>
 
 #include "experiments/program/commands.h"
+#include "experiments/program/sweep_choice.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/compressed.h"
 #include "experiments/report/merge.h"
 #include "experiments/report/results.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
+#include "experiments/sweep/unfinished.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -26,8 +29,9 @@ namespace fs = std::filesystem;
 namespace {
 
 struct MergeFlags {
-  std::vector<std::string> files, set, plugins;
-  std::string out, sweep;
+  std::vector<std::string> files;
+  std::string out;
+  SweepChoice sweep;
 };
 
 void expect_new_plain_file(const MergeFlags& g) {
@@ -40,23 +44,13 @@ void expect_new_plain_file(const MergeFlags& g) {
       throw Error(file + " is read, so --out " + g.out + " would overwrite it; name another file with --out");
 }
 
-std::vector<Run> runs_of_sweep(const MergeFlags& g, Workbench& bench) {
-  const fs::path file = g.sweep;
-  const auto document = read_document(file);
-  bench.load_plugins(document, file.parent_path());
-  return expand(document, g.set, bench.registries(), file.string());
-}
-
-// Lines of the sweep in its order, then others as they were met.
-std::string text_of(const MergedResults& merged, const std::vector<Run>& runs) {
-  std::set<std::string> written;
+// Lines of the sweep in its order; without one all, as they were met.
+std::string text_of(const MergedResults& merged, const std::vector<Run>& runs, bool of_sweep) {
   std::string text;
-  const auto add = [&](const json& line) {
-    if (written.insert(line.at("key")).second) text += text_of(line, result_lines());
-  };
   for (const Run& run : runs)
-    if (const json* const line = merged.of(run.key)) add(*line);
-  for (const json& line : merged.lines()) add(line);
+    if (const json* const line = merged.of(run.key)) text += text_of(*line, result_lines());
+  if (!of_sweep)
+    for (const json& line : merged.lines()) text += text_of(line, result_lines());
   return text;
 }
 
@@ -65,6 +59,44 @@ LineKind lines_of_out() {
   kind.choose = "name another file with --out";
   kind.busy = "another process is writing to it; wait, or " + kind.choose;
   return kind;
+}
+
+// Lines of runs that the sweep does not have.
+std::vector<json> others_of(const MergedResults& merged, const std::vector<Run>& runs) {
+  std::set<const json*> own;
+  for (const Run& run : runs) own.insert(merged.of(run.key));
+  std::vector<json> others;
+  for (const json& line : merged.lines())
+    if (!own.contains(&line)) others.push_back(line);
+  return others;
+}
+
+// What only --out had is nowhere else: it is kept in a file beside it.
+void drop_others(const MergedResults& merged, const std::vector<Run>& runs, const std::set<std::string>& in_out,
+                 const MergeFlags& g) {
+  const std::vector<json> others = others_of(merged, runs);
+  const std::string beside = g.out + ".dropped";
+  std::optional<JsonLinesFile> dropped;
+  for (const json& line : others) {
+    if (!in_out.contains(line.at("key"))) continue;
+    if (!dropped) dropped.emplace(beside, lines_of_out());
+    dropped->append(line);
+  }
+  if (!others.empty())
+    spdlog::warn("{} results are of no run of {} and dropped{}; foretoken show FILE --sweep {} lists such results",
+                 others.size(), g.sweep.document, dropped ? "; those that " + g.out + " had are in " + beside : "",
+                 g.sweep.document);
+}
+
+// Alternations that this sweep left, of runs that it no longer has. `file` is locked.
+void drop_orphans(const fs::path& file, const std::vector<Run>& runs, const MergeFlags& g) {
+  std::set<std::string> keys;
+  for (const Run& run : runs) keys.insert(run.key);
+  Unfinished unfinished(file);
+  const int count = unfinished.drop_orphans(sweep_name(g.sweep.document, g.sweep.set), keys);
+  if (count > 0)
+    spdlog::warn("{} alternations of runs that {} no longer has are removed from {}", count, g.sweep.document,
+                 unfinished.folder().string());
 }
 
 int count_missing(const MergedResults& merged, const std::vector<Run>& runs, const MergeFlags& g) {
@@ -76,27 +108,37 @@ int count_missing(const MergedResults& merged, const std::vector<Run>& runs, con
   }
   if (missing > 0)
     spdlog::error("{} of {} runs of {} are missing; foretoken run with it and --results {} measures them", missing,
-                  runs.size(), g.sweep, g.out);
+                  runs.size(), g.sweep.document, g.out);
   return missing;
 }
 
 int merge(const MergeFlags& g) {
   expect_new_plain_file(g);
-  Workbench bench(g.plugins);
-  const std::vector<Run> runs = g.sweep.empty() ? std::vector<Run>{} : runs_of_sweep(g, bench);
+  Workbench bench(g.sweep.plugins);
+  const bool of_sweep = !g.sweep.document.empty();
+  const std::vector<Run> runs = g.sweep.runs(bench);
   MergedResults merged(
       [&](const json& run) { return identity_of(run, bench.registries()); });  // as the sweep knows them
   std::optional<JsonLinesFile> older;  // locked: no run may append to what is replaced
+  std::set<std::string> in_out;        // keys
   if (has_file(g.out)) older.emplace(g.out, lines_of_out());
   if (older)
-    for (const JsonLine& line : older->lines()) merged.add(line.value);
+    for (const JsonLine& line : older->lines()) merged.add(line.value), in_out.insert(line.value.at("key"));
   for (const std::string& file : g.files)
     for (json& line : load_results(file)) merged.add(std::move(line));
-  const std::string text = text_of(merged, runs);
+  if (of_sweep) drop_others(merged, runs, in_out, g);
+  if (of_sweep && older) drop_orphans(g.out, runs, g);
+  const std::string text = text_of(merged, runs, of_sweep);
   const std::string_view piece = text;
   write_whole(g.out, {&piece, 1});
   std::printf("%s\n", g.out.c_str());
-  spdlog::info("{} runs are in {}", merged.lines().size(), g.out);
+  spdlog::info("{} runs are in {}", std::ranges::count(text, '\n'), g.out);
+  if (!of_sweep) return 0;
+  for (const std::string& file : g.files)
+    if (Unfinished(file).any()) {
+      const JsonLinesFile locked(file, result_lines());
+      drop_orphans(file, runs, g);
+    }
   return count_missing(merged, runs, g) > 0 ? 1 : 0;
 }
 
@@ -108,10 +150,7 @@ void add_merge(CLI::App& app, Action& action) {
   c->add_option("results", g->files, "files of results; of several lines of a run the newest counts")->required();
   c->add_option("--out", g->out, "the file to write; results that it has are kept, unless the files have newer ones")
       ->required();
-  CLI::Option* const sweep =
-      c->add_option("--sweep", g->sweep, "the document of the sweep: runs without a result are listed");
-  add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, as it was given to run; may be given again")->needs(sweep);
-  add_plugins(*c, g->plugins);
+  add_sweep(*c, g->sweep, "the document of the sweep: results of other runs are dropped, runs without a result listed");
   c->callback([g, &action] { action = [g] { return merge(*g); }; });
 }
 

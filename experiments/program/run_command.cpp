@@ -24,15 +24,15 @@ namespace {
 struct RunFlags {
   std::string file, results, shard;
   std::vector<std::string> set, plugins, tables, gpus;
-  bool quiet = false, share = false, on_gpu = false;
+  bool quiet = false, share = false, on_gpu = false, keep_going = false, rehearse = false;
   Look look;
 };
 
 std::string device_of(const Run& run) { return run.document.at("engine").at("device"); }
 
-// Of each process of --gpus.
+// Of each process of --gpus. Runs are rehearsed before there are any, so what is refused there fails alone.
 std::vector<std::string> command_of(const RunFlags& g) {
-  std::vector<std::string> words{"run", g.file, "--quiet", "--on-gpu"};
+  std::vector<std::string> words{"run", g.file, "--quiet", "--on-gpu", "--keep-going"};
   const auto add = [&](const char* option, const std::vector<std::string>& values) {
     for (const std::string& value : values) words.push_back(std::string(option) + "=" + value);
   };
@@ -50,7 +50,7 @@ SweepOutcome measure_on_gpus(const RunFlags& g, const std::vector<Run>& runs, co
         "times are not those of one alone");
   return run_on_gpus(
       runs, {visible_gpus(g.gpus, std::getenv("CUDA_VISIBLE_DEVICES")), command_of(g), results, "foretoken run",
-             g.quiet, g.share, [&](const nlohmann::json& run) { return identity_of(run, registries); }});
+             g.quiet, g.share, g.keep_going, [&](const nlohmann::json& run) { return identity_of(run, registries); }});
 }
 
 // A process of --gpus must not take the CPU where its GPU cannot be used.
@@ -81,9 +81,11 @@ int run(const RunFlags& g) {
     if (!g.quiet) spdlog::info("shard {}: {} of {} runs, into {}", g.shard, runs.size(), all, results.string());
   }
   if (g.on_gpu) expect_gpu(runs, bench);
+  const SweepOptions options{results, file.parent_path(), "foretoken run",          g.quiet,
+                             g.share, g.keep_going,       sweep_name(g.file, g.set)};
+  if (g.rehearse) return rehearse_sweep(runs, bench, options).exit_code();
   const SweepOutcome outcome =
-      g.gpus.empty() ? run_sweep(runs, bench, {results, file.parent_path(), "foretoken run", g.quiet, g.share})
-                     : measure_on_gpus(g, runs, results, bench.registries());
+      g.gpus.empty() ? run_sweep(runs, bench, options) : measure_on_gpus(g, runs, results, bench.registries());
   if (!outcome.lines.empty()) print(show(outcome.lines, {g.look.chosen(), g.tables, terminal_columns(STDOUT_FILENO)}));
   return outcome.exit_code();
 }
@@ -102,9 +104,14 @@ void add_run(CLI::App& app, Action& action) {
   c->add_flag("--share-baselines", g->share,
               "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
               "hold (a GPU)");
-  CLI::Option* const shard = c->add_option("--shard", g->shard,
-                                           "K/N: the K-th of N parts of the sweep, about equally long (default of "
-                                           "--results: results/NAME.shard-K-of-N.jsonl)");
+  c->add_flag("--rehearse", g->rehearse,
+              "only check the runs that are not measured yet, as is done before any is measured: without weights");
+  c->add_flag("--keep-going", g->keep_going,
+              "where that finds runs that cannot be measured, record them as failed and measure the others");
+  CLI::Option* const shard =
+      c->add_option("--shard", g->shard,
+                    "K/N: the K-th of N parts of the sweep, about equally long, N at most " +
+                        std::to_string(kMostShards) + " (default of --results: results/NAME.shard-K-of-N.jsonl)");
   add_list_option(*c, "--gpus", g->gpus,
                   "GPUs of this host, as 0,1,2,3: a process for each measures a part of the sweep")
       ->excludes(shard);

@@ -10,7 +10,7 @@
 #include "experiments/quality/blocks.h"
 #include "experiments/quantize/rounding_error.h"
 #include "experiments/quantize/stored_form.h"
-#include "experiments/quantize/unfinished.h"
+#include "experiments/quantize/unfinished_checkpoint.h"
 #include "experiments/report/table.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
@@ -33,7 +33,8 @@ void expect_finite(const std::string& module, const Weight& w) {
 }
 
 // Rounds and writes one layer; what is known of it goes into the list of the unfinished checkpoint.
-void write_layer(const DenseModel& model, Method& method, const StoredForm& form, int number, Unfinished& work) {
+void write_layer(const DenseModel& model, Method& method, const StoredForm& form, int number,
+                 UnfinishedCheckpoint& work) {
   DenseLayer layer = model.layer(number);
   method.begin(number, layer, work.scratch());
   std::vector<StoredTensor> tensors = std::move(layer.others);
@@ -68,7 +69,8 @@ bool holds_weights(const fs::path& file) {
 }
 
 // config.json with its quantization_config, and every other file of the model but its weights.
-void write_other_files(const DenseModel& model, const StoredForm& form, const SchemeFacts& facts, Unfinished& work) {
+void write_other_files(const DenseModel& model, const StoredForm& form, const SchemeFacts& facts,
+                       UnfinishedCheckpoint& work) {
   std::map<std::string, int> groups;
   for (int l = 0; l < model.config().layers; ++l)
     for (const auto& [module, size] : work.facts(l)["groups"].items()) groups[module] = size;
@@ -134,7 +136,7 @@ std::vector<LayerError> quantize_checkpoint(const QuantizeOptions& o,
   const std::unique_ptr<Method> method = make_method(o.method, model, format);
   json job = job_of(o.method);
   job.update({{"format", o.format}, {"model", fingerprint(o.model)}});
-  Unfinished work(o.out, job, layers + 1);
+  UnfinishedCheckpoint work(o.out, job, layers + 1);
   std::vector<LayerError> errors;
   for (int l = 0; l < layers; ++l) {
     done(l, layers);

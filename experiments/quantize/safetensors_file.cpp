@@ -39,6 +39,15 @@ int write_file(const std::filesystem::path& file, std::span<const std::string_vi
   return ::fsync(d.number()) == 0 ? 0 : errno;
 }
 
+// Where a symbolic link leads, also to a file that is not there yet: the link stays, as where a file is appended to.
+std::filesystem::path target_of(std::filesystem::path file) {
+  constexpr int kMostLinks = 40;  // as the system follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(file, error); ++i)
+    file = file.parent_path() / std::filesystem::read_symlink(file, error);
+  return file;
+}
+
 std::string_view bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
 
 std::string header_of(std::span<const StoredTensor> tensors) {
@@ -67,9 +76,9 @@ StoredTensor stored_tensor(std::string name, Tensor values) {
 }
 
 void write_whole(const std::filesystem::path& file, std::span<const std::string_view> pieces) {
-  const std::filesystem::path beside = file.string() + ".writing";
+  const std::filesystem::path target = target_of(file), beside = target.string() + ".writing";
   int why = write_file(beside, pieces);
-  if (why == 0 && ::rename(beside.c_str(), file.c_str()) != 0) why = errno;
+  if (why == 0 && ::rename(beside.c_str(), target.c_str()) != 0) why = errno;
   if (why == 0) return;
   ::unlink(beside.c_str());
   fail(file, why);

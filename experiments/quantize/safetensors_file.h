@@ -21,7 +21,7 @@ StoredTensor stored_tensor(std::string name, Tensor values);
 // The file appears whole under its name, or not at all: it is written beside it and renamed. A full disk or another
 // failure is an Error that names the file.
 void write_safetensors(const std::filesystem::path& file, std::span<const StoredTensor> tensors);
-// Likewise for any bytes.
+// Likewise for any bytes. A symbolic link stays, and the file to which it leads is replaced.
 void write_whole(const std::filesystem::path& file, std::span<const std::string_view> pieces);
 
 }  // namespace foretoken

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "experiments/report/date.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -16,6 +18,10 @@ LineKind bench_lines(const std::string& measured, const std::string& command) {
     const bool known = line.is_object() && line.contains(measured) && line.contains("machine") &&
                        line["machine"].is_object() && line.contains("commit") && line["commit"].is_string();
     if (!known) throw Error(where + ": this is not one of the " + name + "; name a file of these, or a new one");
+    if (const json date = line.value("date", json());
+        !date.is_null() && !(date.is_string() && is_date(std::string(date))))
+      throw Error(where + ": 'date' is " + shown(date) +
+                  ", but must be a date, as 2026-11-21T08:00:00Z; remove the line");
   };
   LineKind kind{name, {"commit", "date"}, {"{\"commit\":\""}, check};
   kind.full = "make room and measure again: whole lines are kept";

@@ -50,6 +50,27 @@ std::set<std::string> changed_sources(const RunPair& pair) {
   return found;
 }
 
+// The sides ("baseline", "speculative") whose outputs differ although one run on one kind of device gives the same
+// ones: draws have names. Where learning, times of arrival or fast numerics may change them, none.
+std::set<std::string> changed_outputs(const RunPair& pair) {
+  const json &a = pair.a->line, &b = pair.b->line;
+  const auto at = [](const json& line, const char* pointer) { return line.value(json::json_pointer(pointer), json()); };
+  const auto same = [&](const char* pointer) { return at(a, pointer) == at(b, pointer); };
+  const auto run = [](json whole) { return whole.erase("measure"), whole; };
+  std::set<std::string> found;
+  if (run(pair.a->run()) != run(pair.b->run()) || !same("/machine/device") || !same("/machine/instructions") ||
+      !changed_sources(pair).empty())
+    return found;
+  if (at(a, "/machine/device") == "cuda" && at(a, "/run/engine/numerics") != "invariant") return found;
+  if (at(a, "/alternations/compared") != true || at(b, "/alternations/compared") != true) return found;
+  for (const char* side : {"baseline", "speculative"}) {
+    const json was = at(a, (std::string("/outputs/") + side).c_str()),
+               is = at(b, (std::string("/outputs/") + side).c_str());
+    if (was.is_string() && is.is_string() && was != is) found.insert(side);
+  }
+  return found;
+}
+
 bool same_prompts(const RunPair& pair) {
   const json file = pair.a->run().value("/workload/prompts"_json_pointer, json());
   return pair.a->samples.prompts == pair.b->samples.prompts &&
@@ -208,6 +229,12 @@ std::string people(const MatchedRuns& matching, const Axes& axes, Table table, c
   for (const auto& [path, runs] : changed)
     found += "Other contents in B than in A: " + one_line(path) + " (" + std::to_string(runs) +
              (runs == 1 ? " run)." : " runs).") + end;
+  std::map<std::string, int> outputs;
+  for (const RunPair& pair : matching.pairs)
+    for (const std::string& side : changed_outputs(pair)) ++outputs[side];
+  for (const auto& [side, runs] : outputs)
+    found += "Other outputs in B than in A (" + side + ") of " + std::to_string(runs) + (runs == 1 ? " run" : " runs") +
+             ", though run and device are the same." + end;
   for (const std::string& pointer : matching.younger)
     found += "Not counted, since one side does not know it: " + one_line(pointer) + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
@@ -236,6 +263,7 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
                 {"key_a", pair.a->line.value("key", "")},
                 {"key_b", pair.b->line.value("key", "")},
                 {"run", pair.b->run()}};
+    if (const auto outputs = changed_outputs(pair); !outputs.empty()) one["changed_outputs"] = outputs;
     if (!failure(pair).empty()) one["error"] = failure(pair);
     if (pair.a->failed_requests > 0 || pair.b->failed_requests > 0)
       one["failed_requests"] = {{"a", pair.a->failed_requests}, {"b", pair.b->failed_requests}};

@@ -51,7 +51,7 @@ void add_requests(const json& measure, int repeat, Prompts& side, Experiment& e)
 
 }  // namespace
 
-Experiment read_experiment(const json& repeats) {
+Experiment read_experiment(const json& repeats, int places) {
   Experiment found;
   found.repeats = int(repeats.size());
   for (int r = 0; r < found.repeats; ++r) {
@@ -69,6 +69,9 @@ Experiment read_experiment(const json& repeats) {
   if (found.speculative.empty() || prompts(found.speculative).size() != found.speculative.size() ||
       prompts(found.speculative) != prompts(found.baseline))
     throw Error("speculation and baseline did not serve the same prompts in every repeat");
+  if (places < 2) return found;
+  const auto fast = closed_loop_of(repeats, "speculative", places), plain = closed_loop_of(repeats, "baseline", places);
+  if (fast && plain) found.queues = {*fast, *plain};
   return found;
 }
 

@@ -1,11 +1,14 @@
 // What the prompts of a run did, read from its result line. This module must not know which figures follow from it.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "experiments/report/closed_loop.h"
 
 namespace foretoken {
 
@@ -26,9 +29,15 @@ struct Experiment {
   std::map<int, std::string> category;
   std::set<int> failed;  // prompts with a request that failed, on either side: they have no figures
   int repeats = 0;
+  // How requests shared the places of a batch; none of one place, of an open loop, and where it cannot be told.
+  struct Queues {
+    ClosedLoop speculative, baseline;
+  };
+  std::optional<Queues> queues = {};
 };
 
-// Of the field "repeats" of a result line. Sides that cannot be compared are an Error.
-Experiment read_experiment(const nlohmann::json& repeats);
+// Of the field "repeats" of a result line; `places`: those that a closed loop shares, 1 of an open one. Sides that
+// cannot be compared are an Error.
+Experiment read_experiment(const nlohmann::json& repeats, int places = 1);
 
 }  // namespace foretoken

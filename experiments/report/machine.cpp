@@ -8,7 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "experiments/report/gpu_state.h"
 #include "kernels/cpu/cpu_backend.h"
+#ifdef FORETOKEN_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
 
 namespace foretoken {
 namespace {
@@ -41,6 +45,11 @@ nlohmann::json machine_of(const Backend& backend) {
   machine.update({{"instructions", cpu ? cpu->operations().name : ""},
                   {"device", backend.name()},
                   {"description", backend.description()}});
+  if (cpu) machine["threads"] = cpu->threads();
+#ifdef FORETOKEN_CUDA
+  if (const nlohmann::json state = backend.name() == "cuda" ? gpu_state(cuda_address()) : nullptr; state.is_object())
+    machine.update(state);
+#endif
   return machine;
 }
 

@@ -10,7 +10,8 @@ namespace foretoken {
 
 // "cpu", "cores", "os", "memory_gib".
 nlohmann::json host_of();
-// The same, and "instructions", "device", "description": of the run.
+// The same, and of the run: "device", "description", "instructions" and "threads" of the CPU, as they were chosen;
+// driver, power limit and clocks of a GPU (gpu_state()).
 nlohmann::json machine_of(const Backend& backend);
 std::string utc_now();  // "2026-11-21T08:00:00Z"
 

@@ -6,6 +6,7 @@
 
 #include <xxhash.h>
 
+#include "experiments/report/date.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
@@ -43,6 +44,12 @@ void check_types(const json& line, const std::string& where) {
   expect("/agreement/compared", [](const json& v) { return v.is_boolean(); }, "true or false");
   for (const char* count : {"/agreement/compared_texts", "/agreement/differing_texts"})
     expect(count, is_count, "a number of texts");
+  const auto date = [](const json& v) { return v.is_string() && is_date(v.get<std::string>()); };
+  constexpr const char* kDate = "a date, as 2026-11-21T08:00:00Z";
+  expect("/date", date, kDate);
+  if (line.contains("repeats") && line["repeats"].is_array())
+    for (std::size_t i = 0; i < line["repeats"].size(); ++i)
+      expect(("/repeats/" + std::to_string(i) + "/began").c_str(), date, kDate);
   expect("/machine/device", [](const json& v) { return v.is_string(); }, "a string");
   expect(
       "/failures", [](const json& v) { return v.is_array() && !v.empty() && std::ranges::all_of(v, is_failure); },

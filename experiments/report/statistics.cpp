@@ -14,13 +14,6 @@
 namespace foretoken {
 namespace {
 
-// The index, below n, that draw `index` of a resample selects.
-int place(int resample, int index, int n) {
-  const Philox drawn =
-      philox4x32_10(std::uint32_t(resample), std::uint32_t(index) >> 2, 0, 0, 0x626f6f74u, 0x73747270u);
-  return int(std::uint64_t(drawn.word[index & 3]) * std::uint64_t(n) >> 32);
-}
-
 double same(double x) { return x; }
 double logarithm(double x) { return std::log(x); }
 
@@ -31,7 +24,7 @@ std::vector<double> deviations(std::span<const Term> terms, double (*scale)(doub
   std::vector<double> found(kResamples);
   std::vector<Term> resampled(terms.size());
   for (int b = 0; b < kResamples; ++b) {
-    for (int i = 0; i < n; ++i) resampled[i] = terms[place(b, i, n)];
+    for (int i = 0; i < n; ++i) resampled[i] = terms[std::size_t(resampled_prompt(b, i, n))];
     found[b] = widening * (scale(ratio_of_totals(resampled)) - centre);
   }
   return found;
@@ -96,7 +89,7 @@ std::vector<Term> totals_of_repeats(const Measurements& measured) {
 // difference is uncertain.
 double machine_variance(const Measurements& measured) {
   const double whole = logarithm_variance(totals_of_repeats(measured)), n = measured.prompts, r = measured.repeats;
-  if (n < 2) return whole;
+  if (n < 2 || !measured.again.empty()) return whole;  // a queue run again has no noise
   const std::vector<double> each = influences(measured.terms), prompts = influences(totals_of_prompts(measured)),
                             repeats = influences(totals_of_repeats(measured));
   double squares = 0;
@@ -113,7 +106,10 @@ double machine_variance(const Measurements& measured) {
 void add_prompts(const Measurements& side, double sign, Resampled& ratio) {
   if (side.prompts < 2) return;
   const double n = side.prompts;
-  const std::vector<double> found = deviations(totals_of_prompts(side), logarithm, std::sqrt(n / (n - 1)));
+  const double widening = std::sqrt(n / (n - 1));
+  std::vector<double> found = side.again;
+  for (double& deviation : found) deviation *= widening;
+  if (found.empty()) found = deviations(totals_of_prompts(side), logarithm, widening);
   ratio.prompts.resize(kResamples), ratio.prompts_freedom = n - 1;
   for (std::size_t b = 0; b < found.size(); ++b) ratio.prompts[b] += sign * found[b];
 }
@@ -137,6 +133,12 @@ double ratio_of_totals(std::span<const Term> terms) {
   for (const Term& term : terms) sum += term;
   if (sum.bottom == 0 || sum.base_top == 0 || sum.base_bottom == 0) return kUnknown;
   return (sum.top / sum.bottom) / (sum.base_top / sum.base_bottom);
+}
+
+int resampled_prompt(int resample, int prompt, int n) {
+  const Philox drawn =
+      philox4x32_10(std::uint32_t(resample), std::uint32_t(prompt) >> 2, 0, 0, 0x626f6f74u, 0x73747270u);
+  return int(std::uint64_t(drawn.word[prompt & 3]) * std::uint64_t(n) >> 32);
 }
 
 double small_sample_widening(int n, double freedom) {

@@ -38,6 +38,9 @@ struct Term {
 struct Measurements {
   int prompts = 0, repeats = 0;
   std::vector<Term> terms;  // [prompts, repeats]
+  // Where the prompts' terms depend on each other: how the logarithm of the ratio deviates in resamples of the prompts,
+  // [kResamples], instead of resampling the terms; empty: they do not.
+  std::vector<double> again = {};
 
   Measurements(int prompts, int repeats) : prompts(prompts), repeats(repeats), terms(std::size_t(prompts) * repeats) {}
   Term& at(int prompt, int repeat) { return terms[std::size_t(prompt) * repeats + repeat]; }
@@ -45,6 +48,9 @@ struct Measurements {
 };
 
 constexpr int kResamples = 2000;
+
+// The index of the prompt, of n, that stands in the place of another in a resample.
+int resampled_prompt(int resample, int prompt, int n);
 
 // A ratio and how far it varies, in logarithms, from which intervals of one or of several ratios at once follow.
 struct Resampled {

@@ -6,9 +6,11 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "experiments/report/divide.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rates.h"
 #include "experiments/report/side_figures.h"
 #include "experiments/report/theory.h"
 #include "framework/text/json_file.h"
@@ -39,24 +41,6 @@ std::vector<Term> shares(const Experiment& e, const std::vector<int>& prompts, d
   return terms;
 }
 
-// A window of time: its tokens and seconds.
-struct Window {
-  double Served::*tokens, Served::*seconds;
-};
-constexpr Window kEndToEnd{&Served::tokens, &Served::seconds}, kSteady{&Served::steady_tokens, &Served::steady_seconds},
-    kDecoding{&Served::decode_tokens, &Served::decode_seconds};
-
-// Tokens and seconds of speculation, over the baseline's if that is requested.
-Measurements rates(const Experiment& e, const std::vector<int>& prompts, const Window& w, bool over_baseline) {
-  Measurements measured(int(prompts.size()), e.repeats);
-  for (int i = 0; i < int(prompts.size()); ++i)
-    for (int r = 0; r < e.repeats; ++r) {
-      const Served &fast = e.speculative.at(prompts[i])[r], &plain = e.baseline.at(prompts[i])[r];
-      measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, 1, 1};
-      if (over_baseline) measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, plain.*w.tokens, plain.*w.seconds};
-    }
-  return measured;
-}
 Measurements speedups(const Experiment& e, const std::vector<int>& prompts) {
   return rates(e, prompts, kEndToEnd, true);
 }
@@ -89,8 +73,8 @@ Measurements as_measurements(const std::vector<Term>& terms) {
   return measured;
 }
 
-Samples samples_of(const Experiment& e, const std::vector<int>& prompts) {
-  return {prompts, speedups(e, prompts), rates(e, prompts, kEndToEnd, false),
+Samples samples_of(const Experiment& e, const std::vector<int>& prompts, WholeRates whole) {
+  return {prompts, std::move(whole.speedup), std::move(whole.tokens_per_second),
           as_measurements(shares(e, prompts, &Served::tokens, &Served::rounds)),
           as_measurements(shares(e, prompts, &Served::accepted, &Served::tested))};
 }
@@ -125,12 +109,13 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   summary.alpha = alpha_of(e, all);
   summary.accept_rate = prompt_interval(shares(e, all, &Served::accepted, &Served::drafted), 1);
   summary.tau = tau_of(e, all);
-  summary.samples = samples_of(e, all);
+  WholeRates whole(e, all);
+  summary.steady_speedup = paired_interval(whole.steady_speedup);
+  summary.samples = samples_of(e, all, std::move(whole));
   summary.speedup = paired_interval(summary.samples.speedup);
   summary.tokens_per_second = paired_interval(summary.samples.tokens_per_second);
   const bool gpu = summary.line.value("/machine/device"_json_pointer, "") == "cuda", timed = e.repeats > 1 || gpu;
   summary.prompts_alone = e.repeats == 1 && gpu;
-  summary.steady_speedup = paired_interval(rates(e, all, kSteady, true));
   summary.decode_speedup = paired_interval(rates(e, all, kDecoding, true));
   summary.question_speedup = question_speedup(e);
   if (!timed)
@@ -188,7 +173,9 @@ Experiment read_line(const json& line, Summary& summary) {
     throw Error("'repeats' is " + shown(repeats) + ", not a list of alternations");
   summary.repeats = int(repeats.size());
   summary.failed_requests = int(line.value("failures", json::array()).size());
-  Experiment experiment = read_experiment(repeats);
+  const int places = rate_of(line.at("run")) ? 1 : line.value("/run/engine/batch"_json_pointer, 1);
+  Experiment experiment = read_experiment(repeats, places);
+  summary.in_shares = places > 1 && !experiment.queues;
   summary.left_out = int(experiment.failed.size());
   summary.left_out_turns = left_out_turns_of(repeats);
   summary.speculative = summarize_side(repeats, "speculative", experiment.failed);

@@ -59,6 +59,7 @@ std::string notes_of(const Summary& s) {
   if (s.load) note("open loop");
   note(standing(s.speedup));
   if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
+  if (s.in_shares) note("shares");
   if (s.speculative.cut > 0) note("cut");
   note(no_draft_of(s.speculative));
   if (s.alternations_differ) note("alternations differ");
@@ -114,6 +115,8 @@ Table main_table(const View& view) {
         "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
         "machine "
         "varies; prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine; "
+        "shares: a batch's queue cannot be run again with other prompts, so the interval resamples their shares of the "
+        "time and is too wide; "
         "cold, warm: from which state a drafter or policy that learns was measured; "
         "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
         "of rows or pages; no draft: rounds that verified no draft, of all rounds, since the context of the drafter's "

@@ -5,37 +5,13 @@
 
 #include "experiments/report/divide.h"
 #include "experiments/report/levels.h"
+#include "experiments/report/places.h"
 #include "kernels/philox.h"
 
 namespace foretoken {
 namespace {
 
 constexpr double kNormal = 1e6;  // degrees of freedom of a deviation whose law is known
-
-// The places of a batch, as requests take them in turn.
-class Places {
- public:
-  explicit Places(std::size_t count) : free_(count, 0.0) {}
-
-  // Of a request that arrives then: when a place is free for it.
-  double start(double arrival) const { return std::max(arrival, free_.front()); }
-  // It keeps that place until then.
-  void keep(double end) {
-    last_ = std::max(last_, end);
-    std::size_t at = 0;
-    for (std::size_t child = 1; child < free_.size(); child = 2 * at + 1) {
-      if (child + 1 < free_.size() && free_[child + 1] < free_[child]) ++child;
-      if (end <= free_[child]) break;
-      free_[at] = free_[child], at = child;
-    }
-    free_[at] = end;
-  }
-  double last() const { return last_; }
-
- private:
-  std::vector<double> free_;  // seconds; a heap with the earliest at its top, [places]
-  double last_ = 0;
-};
 
 // How long each request kept its place.
 std::vector<double> stays_of(const ServedQueue& queue, std::size_t places) {

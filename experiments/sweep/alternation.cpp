@@ -22,6 +22,7 @@
 #include "foretoken_version.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
+#include "kernels/out_of_memory.h"
 
 namespace foretoken {
 
@@ -185,12 +186,15 @@ void note_failures(const json& measure, const char* side, int repeat, json& line
 json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
   // Builds of changed sources that are not committed have one commit.
   static const std::string program = fingerprint("/proc/self/exe");
+  const json sources = sources_of(run.document, bench.registries(), beside);
   return {{"commit", kCommit},
           {"program", program},
           {"version", kVersion},
           {"compiler", kCompiler},
+          {"nvcc", kNvcc[0] ? json(kNvcc) : json()},
           {"machine", machine_of(bench.backend(run.document["engine"]))},
-          {"sources", sources_of(run.document, bench.registries(), beside)}};
+          {"sources", sources},
+          {"models", named_models(run.document, bench.registries(), beside, sources)}};
 }
 
 json measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,
@@ -232,6 +236,10 @@ json line_of(const Run& run, const std::vector<json>& alternations) {
       throw Error("a file that the run reads, or the machine, changed while it was measured; measure it again");
   for (const char* field : {"commit", "version", "compiler", "machine", "sources", "promise", "target"})
     line[field] = of.at(field);
+  for (const char* field : {"nvcc", "models"})
+    if (of.contains(field)) line[field] = of.at(field);  // alternations of an earlier version lack them
+  for (const Side side : kSides)
+    line["outputs"][name_of(side)] = hash_of_outputs(alternations.front().at(name_of(side)).at("outputs"));
   if (of.contains("shared_baseline")) line["shared_baseline"] = true;
   // In an open loop times decide which requests share a step, so what is cut and what a policy sees may differ.
   SameAgain same(!of.at("learns").get<bool>() && !rate_of(run.document));
@@ -275,14 +283,17 @@ json failed_line(const Run& run, const std::string& error, double seconds, Workb
 }
 
 std::string failure_of(const std::function<void()>& measure) {
+  constexpr const char* kSmaller = "; lower \"memory_mib\" or \"batch\" of the engine, or use smaller models";
   try {
     measure();
     return "";
+  } catch (const OutOfMemory& e) {
+    return e.cause() + kSmaller;
   } catch (const Error& e) {
     check_interrupt();  // Ctrl-C while a plugin's component loaded a model comes as an Error that names the plugin
     return e.what();
   } catch (const std::bad_alloc&) {
-    return "there is not enough memory for this run; lower \"memory_mib\" or \"batch\" of the engine";
+    return std::string("there is not enough memory for this run") + kSmaller;
   } catch (const std::filesystem::filesystem_error& e) {
     return e.path1().string() + ": " + e.code().message();
   }

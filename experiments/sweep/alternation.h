@@ -16,7 +16,8 @@
 
 namespace foretoken {
 
-// What measures a run now: {"commit", "program" (a hash), "version", "compiler", "machine", "sources"}.
+// What measures a run now: {"commit", "program" (a hash), "version", "compiler", "nvcc", "machine", "sources",
+// "models"}.
 nlohmann::json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside);
 
 // Alternation number k, from 0: {"schema", "key", "alternation": k, "of": origin_now() and what the engine says of

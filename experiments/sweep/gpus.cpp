@@ -140,6 +140,20 @@ class Processes {
   std::vector<ChildProcess> processes_;
 };
 
+// All runs, by a process on the first GPU: this one uses none. Whether nothing speaks against them; that process says
+// what does.
+bool rehearsed(const GpuSweep& sweep) {
+  std::vector<std::string> arguments = sweep.command;
+  for (const std::string& word : {std::string("--rehearse"), std::string("--results"), sweep.results.string()})
+    arguments.push_back(word);
+  ChildProcess process(arguments, "CUDA_VISIBLE_DEVICES", sweep.gpus.front());
+  for (bool passed = false; !process.ended();) {
+    if (interrupted() && !std::exchange(passed, true)) process.terminate();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return process.ended()->well();
+}
+
 // Lines of files that other processes append to.
 int lines_of(const std::vector<fs::path>& files) {
   std::ptrdiff_t lines = 0;
@@ -170,8 +184,13 @@ std::vector<std::string> visible_gpus(const std::vector<std::string>& named, con
 
 SweepOutcome run_on_gpus(const std::vector<Run>& runs, const GpuSweep& sweep) {
   SweepOutcome out;
-  Gathered gathered(sweep.results, sweep.identity);
   watch_interrupts();
+  if (!sweep.keep_going && !rehearsed(sweep)) {
+    out.interrupted = interrupted();
+    out.refused = out.interrupted ? 0 : int(runs.size());
+    return out;
+  }
+  Gathered gathered(sweep.results, sweep.identity);
   const auto measured = [&](const Run& run) { return gathered.merged().measured(run.key); };
   const int kept = int(std::ranges::count_if(runs, measured));
   {

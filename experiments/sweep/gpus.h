@@ -22,10 +22,12 @@ struct GpuSweep {
   std::string title = "run";
   bool quiet = false;  // no progress
   bool share_baselines = false;
+  bool keep_going = false;                  // without a rehearsal by the first of them: each rehearses its own runs
   ResultsFile::Identity identity = key_of;  // by which results of these runs are known
 };
 
-// Starts the processes and waits for all of them, also where one is killed: its finished runs are kept, and the same
+// A process rehearses all runs, and where it refuses any, nothing is measured: `refused` is then all. Starts the
+// processes and waits for all of them, also where one is killed: its finished runs are kept, and the same
 // sweep measures the others. Ctrl-C and SIGTERM are passed on. Files of processes that an earlier call left behind, as
 // its own process was killed, are taken in first. `failed` of the outcome: processes that did not end with 0.
 SweepOutcome run_on_gpus(const std::vector<Run>& runs, const GpuSweep& sweep);

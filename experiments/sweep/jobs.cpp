@@ -32,7 +32,7 @@ class Serving {
  public:
   Serving(const json& run, Workbench& bench, const std::filesystem::path& beside)
       : run_(run),
-        target_(bench.target(run, beside)),
+        target_(bench.target_info(run, beside)),
         tokenizer_(bench.tokenizer(target_of(run), beside)),
         chat_(chat_of(run, beside)) {}
 
@@ -45,12 +45,12 @@ class Serving {
       throw Error("prompt " + std::to_string(p.number) + " has " + std::to_string(turns) + " turns, and at most " +
                   std::to_string(kMostTurns) + " have draws of their own; lower '/workload/turns'");
     const std::uint64_t sample = repeat * samples + k;
-    Request request = request_of(run_, target_->info(), tokenizer_, chat_, p, sample);
+    Request request = request_of(run_, target_, tokenizer_, chat_, p, sample);
     for (std::size_t turn = 0; turn < turns; ++turn) {
       jobs_.push_back({request, p.number, p.category, turn == 0 && k > 0 ? first : -1, int(turn),
                        turn == 0 ? -1 : int(jobs_.size()) - 1});
       Request& own = jobs_.back().request;
-      if (turn > 0) own.prompt = next(p.later[turn - 1]);
+      if (turn > 0) own.prompt = next(p, turn);
       // Draws are named by stream and position: turns of one stream would meet draws that the end of the turn before
       // had looked at.
       own.stream = stream_of(p.number, sample, turn);
@@ -62,12 +62,16 @@ class Serving {
   std::vector<Job> take() { return std::move(jobs_); }
 
  private:
-  std::vector<Token> next(const std::string& text) const {
-    return chat_ ? chat_->encode_next(*tokenizer_, text) : tokenizer_->encode(text, /*special=*/false);
+  // What a turn says behind the answer to the one before.
+  std::vector<Token> next(const Prompt& p, std::size_t turn) const {
+    if (!chat_) return tokenizer_->encode(p.later[turn - 1], /*special=*/false);
+    std::vector<std::string> questions{p.text};
+    questions.insert(questions.end(), p.later.begin(), p.later.begin() + std::ptrdiff_t(turn));
+    return chat_->encode_next(*tokenizer_, questions, system_of(run_));
   }
 
   const json& run_;
-  std::shared_ptr<const Model> target_;
+  const ModelInfo target_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   std::vector<Job> jobs_;

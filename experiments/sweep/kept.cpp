@@ -1,6 +1,7 @@
 #include "experiments/sweep/kept.h"
 
 #include <cmath>
+#include <cstdio>
 
 #include <xxhash.h>
 
@@ -18,6 +19,13 @@ json outputs_of(const Measured& measured) {
                                                   : json());
   }
   return hashes;
+}
+
+std::string hash_of_outputs(const json& outputs) {
+  const std::string all = outputs.dump();
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(XXH3_64bits(all.data(), all.size())));
+  return std::string("xxh3:") + hex;
 }
 
 void Agreement::add(const json& outputs_a, const json& outputs_b) {

@@ -16,6 +16,9 @@ namespace foretoken {
 // Hashes by which outputs are compared, of each request; null where it failed.
 nlohmann::json outputs_of(const Measured& measured);
 
+// One hash of all of these, in the order of prompts, samples and turns; with the failed ones.
+std::string hash_of_outputs(const nlohmann::json& outputs);
+
 // Outputs that were compared, and that differ. A request that failed on one side is not compared.
 struct Agreement {
   long compared = 0, different = 0;

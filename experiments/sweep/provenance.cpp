@@ -14,6 +14,7 @@
 
 #include "experiments/report/machine.h"
 #include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/model_identity.h"
 #include "experiments/sweep/workload.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_choice.h"
@@ -116,6 +117,25 @@ std::string fingerprint(const fs::path& path) {
   return kEveryByte + text_of(hash_of(all.data(), all.size()));
 }
 
+json named_models(const json& run, const Registries& registries, const fs::path& beside, const json& sources) {
+  std::vector<ModelChoice> models;
+  if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
+    models.push_back(ModelChoice::read(target["model"], target.value("inflate", json())));
+  const auto add = [&](const ComponentFiles& files) {
+    models.insert(models.end(), files.models.begin(), files.models.end());
+  };
+  add(registries.drafters.files(run["drafter"])), add(registries.policies.files(run["policy"]));
+  add(registries.verifiers.files(run["verifier"]));
+  json found = json::object();
+  for (const ModelChoice& choice : models) {
+    const std::string& path = choice.directory;
+    if (path.empty() || !sources.contains(path)) continue;
+    found[path] = model_identity(locate(path, beside));
+    found[path]["hash"] = sources[path];
+  }
+  return found;
+}
+
 json sources_of(const json& run, const Registries& registries, const fs::path& beside) {
   std::vector<std::string> paths{run["workload"]["prompts"]};
   if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
@@ -143,7 +163,10 @@ std::string description_of(const json& machine) {
 
 bool same_origin(const json& a, const json& b) {
   const auto of = [](json origin) {
-    if (origin["machine"].is_object()) origin["machine"]["description"] = description_of(origin["machine"]);
+    if (origin["machine"].is_object()) {
+      origin["machine"]["description"] = description_of(origin["machine"]);
+      origin["machine"].erase("clocks_mhz");
+    }
     return json{origin["commit"], origin["program"], origin["compiler"], origin["machine"], origin["sources"]};
   };
   return of(a) == of(b);

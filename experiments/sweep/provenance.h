@@ -19,13 +19,18 @@ namespace foretoken {
 // give a shape, and files that a drafter, a policy or a verifier takes as an option. What is absent is left out.
 nlohmann::json sources_of(const nlohmann::json& run, const Registries& registries, const std::filesystem::path& beside);
 
+// {path as the run names it: {"name", "revision", "hash"}} of its models (model_identity()), with their fingerprints in
+// `sources`.
+nlohmann::json named_models(const nlohmann::json& run, const Registries& registries,
+                            const std::filesystem::path& beside, const nlohmann::json& sources);
+
 // A hash of every byte of a file; of a model directory those of all its files that are read: configuration, generation
 // configuration, tokenizer, chat template, index, weights. Empty where nothing is. A file costs one reading, by all
 // cores, once in a process as long as it is the same (inode, size, times of modification and of change).
 std::string fingerprint(const std::filesystem::path& path);
 
 // Whether two measurements, each with its "commit", "compiler", "machine" and "sources", may be alternations of one
-// run.
+// run. Clocks change while they are made.
 bool same_origin(const nlohmann::json& a, const nlohmann::json& b);
 
 struct Origins {

@@ -63,7 +63,8 @@ int quickstart(const QuickstartOptions& options) {
   if (const auto older = set_aside(options.results, result_lines()); !older.empty())
     spdlog::info("older results were renamed to {}", older.string());
   Unfinished(options.results).drop_all();  // only now is it sure that no other program writes there
-  const SweepOutcome outcome = run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false});
+  const SweepOutcome outcome =
+      run_sweep(runs, bench, {options.results, root, "foretoken quickstart", false, false, true});
   std::vector<std::string> tables;  // the main table; other tables by `foretoken show`
   if (options.format == "terminal" || options.format == "markdown") tables = {"main", "best"};
   if (!outcome.lines.empty()) print(show(outcome.lines, {options.format, tables, options.width}) + "\n");

@@ -7,6 +7,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "experiments/report/date.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/provenance.h"
@@ -34,11 +35,12 @@ bool whole(const json& alternation) {
   const auto number = [](const json& v) { return v.is_number(); };
   const auto array = [](const json& v) { return v.is_array(); };
   const auto text = [](const json& v) { return v.is_string(); };
+  const auto date = [](const json& v) { return v.is_string() && is_date(v.get<std::string>()); };
   const auto side = [&](const json& v) {
     return v.is_object() && has(v, "measure", object) && has(v, "outputs", array) && has(v, "thrown_away", array);
   };
   return has(alternation, "of", object) && has(alternation, "baseline", side) &&
-         has(alternation, "speculative", side) && has(alternation, "began", text) && has(alternation, "first", text) &&
+         has(alternation, "speculative", side) && has(alternation, "began", date) && has(alternation, "first", text) &&
          has(alternation, "measured_seconds", number) && has(alternation, "seconds", number) &&
          has(alternation, "together", number);
 }
@@ -144,6 +146,7 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   course.part = 0;
   if (!error.empty()) return fail(course, error, seconds_since(start));
   alternation["together"] = together;
+  if (!options_.sweep.empty()) alternation["sweep"] = options_.sweep;
   ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
   if (course.wants_more()) return unfinished_.add(alternation);
   std::vector<json> all = unfinished_.of(course.run.key, course.done - 1);

@@ -37,6 +37,9 @@ RunKey chat(const char* pointer, const char* meaning) {
 RunKey text(const char* pointer, const char* meaning) {
   return {pointer, "string", nullptr, meaning, false, true, -1e300, 1e300, {}, false, false};
 }
+RunKey day(const char* pointer, const char* meaning) {
+  return {pointer, "string", nullptr, meaning, false, true, -1e300, 1e300, {}, false, false, true};
+}
 RunKey integer(const char* pointer, json standard, double least, double most, const char* meaning) {
   return {pointer, "integer", standard, meaning, false, false, least, most, {}, false, false};
 }
@@ -153,9 +156,12 @@ std::vector<RunKey> keys_of_workload() {
   return {
       path("/workload/prompts", "JSONL with `prompt` or `turns` (a conversation), and `category` where there is one"),
       chat("/workload/chat",
-           "form in which a prompt is put to a chat model; auto: the one that the target's directory holds; none: as "
-           "it is"),
-      text("/workload/system", "system prompt of the chat form; null: the form's own, if any"),
+           "form in which a prompt is put to a chat model; auto: the template of the target's directory or GGUF "
+           "file; none: as it is"),
+      text("/workload/system", "system prompt of the chat form; null: the form's own, if any; \"\": none"),
+      day("/workload/date",
+          "day that a chat template takes for today, YYYY-MM-DD; null: 2024-07-26, so that a prompt is the same "
+          "tomorrow"),
       later(integer("/workload/turns", 1, 0, 1000,
                     "turns of a conversation that are served, as far as the target's context has room; 0: all of "
                     "them")),

@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include <spdlog/spdlog.h>
 
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
+#include "experiments/report/summary.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
+#include "experiments/sweep/rehearsal.h"
 #include "experiments/sweep/rounds.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/unfinished.h"
@@ -64,13 +68,20 @@ std::string label_of(const Run& run) {
 
 namespace {
 
-void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file) {
+std::vector<Run> without(const std::vector<Run>& runs, const std::function<bool(const Run&)>& left_out) {
+  std::vector<Run> others;
+  std::ranges::remove_copy_if(runs, std::back_inserter(others), left_out);
+  return others;
+}
+
+// `refused`: runs that have their line, which says why they fail.
+void measure_all(const std::vector<Run>& runs, const std::map<std::string, std::string>& refused, Workbench& bench,
+                 const SweepOptions& options, ResultsFile& file) {
   Unfinished unfinished(options.results);
-  std::vector<Run> wanted;
-  for (const Run& run : runs) {
+  for (const Run& run : runs)
     if (file.has(run.key)) unfinished.drop(run.key);
-    if (!file.has(run.key)) wanted.push_back(run);
-  }
+  const std::vector<Run> wanted =
+      without(runs, [&](const Run& run) { return file.has(run.key) || refused.contains(run.key); });
   const int kept = int(runs.size() - wanted.size());
   std::vector<Rounds> groups;
   for (const std::vector<Run>& group : groups_of(wanted, bench.registries()))
@@ -90,7 +101,6 @@ void measure_all(const std::vector<Run>& runs, Workbench& bench, const SweepOpti
     constexpr std::chrono::milliseconds kPause(200);
     if (const auto now = std::chrono::steady_clock::now(); now >= next) show(label_of(run)), next = now + kPause;
   };
-  watch_interrupts();
   for (Rounds& group : groups)
     group.measure(show_now_and_then, [&](const Run& run, const std::string& error) {
       progress.clear();
@@ -117,9 +127,44 @@ bool tell_failures(const Run& run, const json& line, const std::filesystem::path
   return differ;
 }
 
+// The runs that are refused, by key, with their first reason. Each reason is an error message.
+std::map<std::string, std::string> tell(const std::vector<Refusal>& refusals, std::size_t pending) {
+  std::map<std::string, std::string> refused;
+  for (const Refusal& refusal : refusals) {
+    spdlog::error("{}", sentence_of(refusal, pending));
+    for (const Run& run : refusal.runs) refused.try_emplace(run.key, refusal.reason);
+  }
+  return refused;
+}
+
+// Where one run of one is refused, its reason says it all.
+void tell_remedy(int refused, std::size_t pending) {
+  if (const int others = int(pending) - refused; others > 0)
+    spdlog::error("nothing is measured; correct the document, or measure the {} with --keep-going",
+                  others == 1 ? "other run" : "other " + std::to_string(others) + " runs");
+  else if (pending > 1)
+    spdlog::error("nothing is measured; correct the document");
+}
+
 }  // namespace
 
-int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed > 0 ? 1 : 0; }
+int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed + refused > 0 ? 1 : 0; }
+
+SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
+  std::set<std::string> measured;
+  if (has_file(options.results))
+    for (const json& line : load_results(options.results))
+      if (!line.contains("error") && damage_of(line).empty())
+        measured.insert(identity_of(line["run"], bench.registries()));
+  const std::vector<Run> pending = without(runs, [&](const Run& run) { return measured.contains(run.key); });
+  SweepOutcome out;
+  out.refused = int(tell(rehearse(pending, bench, options.beside), pending.size()).size());
+  if (out.refused > 0)
+    tell_remedy(out.refused, pending.size());
+  else if (!options.quiet)
+    spdlog::info("{} of {} runs are not measured yet, and nothing speaks against them", pending.size(), runs.size());
+  return out;
+}
 
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   const auto identity = [&](const json& run) { return identity_of(run, bench.registries()); };
@@ -129,8 +174,19 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
   const Origins origins = origins_of(runs, file, options.beside, kCommit, machine_here);
   for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
   for (const std::string& key : origins.changed) file.discard(key);
+  watch_interrupts();
   try {
-    measure_all(runs, bench, options, file);
+    const std::vector<Run> pending = without(runs, [&](const Run& run) { return file.has(run.key); });
+    const auto refused = tell(rehearse(pending, bench, options.beside), pending.size());
+    out.refused = int(refused.size());
+    if (!refused.empty() && !options.keep_going) {
+      tell_remedy(out.refused, pending.size());
+      return out;
+    }
+    for (const Run& run : pending)
+      if (const auto found = refused.find(run.key); found != refused.end())
+        file.append(failed_line(run, found->second, 0, bench, options.beside));
+    measure_all(runs, refused, bench, options, file);
   } catch (const Interrupted&) {
     out.interrupted = true;
     spdlog::warn(

@@ -1,5 +1,6 @@
 // All runs of a sweep, in rounds: speculation and its baseline (the same engine without it), measured in alternation,
-// as one result line for each run. A failed run is recorded and the others continue.
+// as one result line for each run. Where a rehearsal finds runs that cannot be measured, none is, unless they are to be
+// recorded as failed and the others measured. A run that fails later is recorded and the others continue.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -31,18 +32,25 @@ struct SweepOptions {
   std::string title = "run";
   bool quiet = false;  // no progress
   bool share_baselines = false;
+  bool keep_going = false;  // measures the other runs where a rehearsal refuses some
+  std::string sweep = "";   // sweep_name(), by which what is left unfinished is known as its own; empty: nobody's
 };
 struct SweepOutcome {
   std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
   int failed = 0;                     // runs with an error, failed requests, or outputs that must not differ but do
   bool interrupted = false;
-  int exit_code() const;  // 0; 1 if a run failed; 130 after Ctrl-C
+  int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
+  int exit_code() const;  // 0; 1 if a run failed or was refused; 130 after Ctrl-C
 };
-// Measures the runs that the results file lacks. Runs of one target on one device go in rounds: alternation k of each
-// before alternation k + 1 of any. "interleaved" of a line: how many runs went in its rounds, the fewest of any. What a
-// sweep measured of runs that it did not finish is kept beside the results (Unfinished), and the next one goes on from
-// there where nothing changed: program, machine, models, prompts. Only a failure that affects all runs (a file that
-// cannot be written) is an Error.
+// Rehearses the runs and measures none: what speaks against them is told. Runs that the file of results has are left
+// out; it is not opened for writing.
+SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);
+
+// Measures the runs that the results file lacks, after a rehearsal of all of them (rehearse()). Runs of one target on
+// one device go in rounds: alternation k of each before alternation k + 1 of any. "interleaved" of a line: how many
+// runs went in its rounds, the fewest of any. What a sweep measured of runs that it did not finish is kept beside the
+// results (Unfinished), and the next one goes on from there where nothing changed: program, machine, models, prompts.
+// Only a failure that affects all runs (a file that cannot be written) is an Error.
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);
 
 }  // namespace foretoken

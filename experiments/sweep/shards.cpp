@@ -18,7 +18,6 @@ namespace {
 
 constexpr double kAllPrompts = 400;  // taken for the prompts of a file, where /workload/limit is 0
 constexpr double kAllTurns = 3;      // taken for the turns of a conversation, where /workload/turns is 0
-constexpr int kMostShards = 20'000;
 
 // Runs that one shard must have together, as indices into the sweep.
 struct Group {
@@ -55,7 +54,8 @@ Shard read_shard(const std::string& text) {
     fits = wrong == std::errc() && rest == end && shard.count <= kMostShards;
   }
   if (!fits || shard.number < 1 || shard.number > shard.count)
-    throw Error("--shard wants K/N, the number of a shard from 1 to N, as in --shard 2/8, not '" + text + "'");
+    throw Error("--shard wants K/N, the number of a shard from 1 to N, as in --shard 2/8, with N at most " +
+                std::to_string(kMostShards) + ", not '" + text + "'");
   return shard;
 }
 

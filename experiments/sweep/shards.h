@@ -9,8 +9,10 @@
 
 namespace foretoken {
 
+constexpr int kMostShards = 20'000;
+
 struct Shard {
-  int number = 1, count = 1;  // 1 <= number <= count
+  int number = 1, count = 1;  // 1 <= number <= count <= kMostShards
 };
 
 // "2/8". Anything else is an Error.

@@ -199,6 +199,12 @@ std::string trace_file(const Run& run) {
   return file;
 }
 
+std::string sweep_name(const std::filesystem::path& document, const std::vector<std::string>& settings) {
+  json name{std::filesystem::weakly_canonical(document).string()};
+  for (const std::string& setting : settings) name.push_back(setting);
+  return name.dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
 void put_setting(json& document, const std::string& setting, const std::string& where) {
   const std::string at = pointer_of(setting), value = setting.substr(at.size() + 1);
   json parsed;

@@ -28,6 +28,9 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
 // Where a run with the key "trace" writes it: the given name, with the run's key for every "{key}" in it.
 std::string trace_file(const Run& run);
 
+// What tells a sweep from others that may share its file of results: its document's place and the settings.
+std::string sweep_name(const std::filesystem::path& document, const std::vector<std::string>& settings);
+
 // Sets "POINTER=VALUE" in a document; VALUE is JSON, else taken as a string.
 void put_setting(nlohmann::json& document, const std::string& setting, const std::string& where);
 

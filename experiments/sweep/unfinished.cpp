@@ -95,6 +95,20 @@ void Unfinished::drop_all() {
   remove_if_empty(folder_);
 }
 
+int Unfinished::drop_orphans(const std::string& sweep, const std::set<std::string>& keys) {
+  int dropped = 0;
+  for (const fs::path& path : files()) {
+    const std::string name = path.filename().string(), key = name.substr(0, name.rfind('-'));
+    if (path.extension() != kEnd || keys.contains(key)) continue;
+    std::ifstream in(path, std::ios::binary);
+    const json value = json::parse(in, nullptr, false);
+    if (!value.is_object() || value.value("sweep", json()) != sweep) continue;
+    in.close(), fs::remove(path), ++dropped;
+  }
+  remove_if_empty(folder_);
+  return dropped;
+}
+
 void Unfinished::move_files(const std::vector<fs::path>& files, const Unfinished& to) const {
   for (const fs::path& path : files) {
     if (path.extension() != kEnd) continue;

@@ -4,6 +4,7 @@
 // alternation is but for its key and number.
 #pragma once
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ class Unfinished {
   std::vector<nlohmann::json> of(const std::string& key, int count) const;
   void drop(const std::string& key);
   void drop_all();
+  // Those that "sweep" names as this sweep's and that are of no run with one of these keys; how many. What is of
+  // another sweep, or does not say, stays.
+  int drop_orphans(const std::string& sweep, const std::set<std::string>& keys);
+  bool any() const { return !files().empty(); }
   // Moves the alternations of a run, or all, to another file of results.
   void move(const std::string& key, const Unfinished& to) const;
   void move_all(const Unfinished& to) const;

@@ -10,6 +10,7 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/stop_strings.h"
 #include "framework/components/plugin.h"
+#include "framework/model/head_rows.h"
 #include "framework/model/model_files.h"
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
@@ -123,30 +124,62 @@ std::string Workbench::model_key(const Backend& backend, const ModelChoice& choi
 }
 
 std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice,
-                                        const std::filesystem::path& beside) {
-  Loaded& loaded = models_[model_key(backend, choice, beside)];
-  loaded.used = true;
-  if (loaded.model) return loaded.model;
-  const OpenModel open =
-      open_model(choice, [&](const std::string& directory) { return model_path(directory, beside); }, check_interrupt);
+                                        const std::filesystem::path& beside, const ModelInfo* target) {
+  // Of a draft with the target's number of rows, where it has stored another.
+  const std::string key = model_key(backend, choice, beside),
+                    with_rows = target ? key + "|" + std::to_string(target->vocab) + " rows" : key;
+  for (const std::string& known : {key, with_rows})
+    if (const auto found = models_.find(known);
+        found != models_.end() && (!target || found->second.model->info().vocab == target->vocab)) {
+      found->second.used = true;
+      return found->second.model;
+    }
+  OpenModel open = opened(choice, beside);
+  const int stored = open.config.vocab;
+  if (target) open = fitted_to(*target, std::move(open), choice, beside);
   const InterruptibleTensors tensors(*open.tensors);
-  loaded.model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
-                                               vocabulary_of(choice, open.config, beside),
-                                               TransformerOptions{open.dtype, choice.head_dtype, choice.kv_dtype});
-  return loaded.model;
+  auto model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
+                                             vocabulary_of(choice, open.config, beside),
+                                             TransformerOptions{open.dtype, choice.head_dtype, choice.kv_dtype});
+  models_[open.config.vocab == stored ? key : with_rows] = {model};
+  return model;
+}
+
+OpenModel Workbench::opened(const ModelChoice& choice, const std::filesystem::path& beside) {
+  return open_model(
+      choice, [&](const std::string& directory) { return model_path(directory, beside); }, check_interrupt);
+}
+
+// One tokenizer may be padded to several sizes.
+OpenModel Workbench::fitted_to(const ModelInfo& target, OpenModel open, const ModelChoice& choice,
+                               const std::filesystem::path& beside) {
+  if (open.config.vocab == target.vocab || !choice.random.empty()) return open;
+  const auto words = tokenizer(choice, beside);
+  const bool fits = words->vocab() <= std::min(open.config.vocab, target.vocab);
+  return fits && words->fingerprint() == target.vocabulary ? with_head_rows(std::move(open), target.vocab) : open;
 }
 
 std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
-  return model(backend(run.at("engine")), target_of(run), beside);
+  return model(backend(run.at("engine")), target_of(run), beside, nullptr);
 }
 
 ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& beside) {
   Backend& device = backend(run.at("engine"));
   const ModelChoice choice = target_of(run);
   const auto loaded = models_.find(model_key(device, choice, beside));
-  if (loaded != models_.end() && loaded->second.model) return loaded->second.model->info();
-  const OpenModel open =
-      open_model(choice, [&](const std::string& directory) { return model_path(directory, beside); });
+  if (loaded != models_.end()) return loaded->second.model->info();
+  return info_of(device, choice, beside, nullptr);
+}
+
+ModelInfo Workbench::info_beside(const ModelInfo& target, const ModelChoice& choice, const json& run,
+                                 const std::filesystem::path& beside) {
+  return info_of(backend(run.at("engine")), beside_target(choice, run), beside, &target);
+}
+
+ModelInfo Workbench::info_of(Backend& device, const ModelChoice& choice, const std::filesystem::path& beside,
+                             const ModelInfo* target) {
+  OpenModel open = opened(choice, beside);
+  if (target) open = fitted_to(*target, std::move(open), choice, beside);
   return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), choice.kv_dtype);
 }
 
@@ -159,17 +192,11 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   const json& e = run.at("engine");
   if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
   Backend& device = backend(e);
-  std::vector<ModelChoice> models{target_of(run)};
-  const auto add = [&](const auto& registry, const json& config) {
-    for (ModelChoice& choice : registry.files(config).models) models.push_back(beside_target(std::move(choice), run));
-  };
-  add(registries.drafters, run.at("drafter"));
-  add(registries.policies, run.at("policy"));
-  add(registries.verifiers, run.at("verifier"));
-  std::string key = e.at("memory_fraction").dump();
   // What the models take comes off first, a drafter's too.
-  for (const ModelChoice& choice : models) {
-    model(device, choice, beside);
+  const ModelInfo target_info = target(run, beside)->info();
+  std::string key = e.at("memory_fraction").dump() + "|" + model_key(device, target_of(run), beside);
+  for (const ModelChoice& choice : component_models(run, registries)) {
+    model(device, choice, beside, &target_info);
     key += "|" + model_key(device, choice, beside);
   }
   if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
@@ -186,27 +213,15 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
 
 std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside,
                                           const Registries& registries) {
-  const json& e = run.at("engine");
-  Backend& device = backend(e);
-  const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
-  ComponentConfigs configs{registries.drafters.with_paths(run.at("drafter"), find),
-                           registries.policies.with_paths(run.at("policy"), find),
-                           registries.verifiers.with_paths(run.at("verifier"), find)};
-  if (side == Side::baseline) configs.drafter = {{"name", "none"}}, configs.policy = {{"name", "fixed"}, {"length", 0}};
+  Backend& device = backend(run.at("engine"));
+  const ComponentConfigs configs = configs_of(run, side, registries, beside);
   expect_fit_whole(registries, configs, target_info(run, beside));
   const std::int64_t memory_mib = pool_mib(run, beside, registries);
-  const EngineOptions options{.batch = e.at("batch"),
-                              .step_rows = e.at("step_rows"),
-                              .page_rows = e.at("page_rows"),
-                              .memory_mib = memory_mib,
-                              .logits_mib = logits_mib(e, memory_mib),
-                              .pages = 0,
-                              .reuse_prefixes = e.at("reuse_prefixes"),
-                              .check = e.at("check")};
+  const std::shared_ptr<Model> own = target(run, beside);
   return std::make_unique<Engine>(
-      device, target(run, beside), registries, configs, options,
-      [this, &device, run, beside](const ModelChoice& choice) {
-        return model(device, beside_target(choice, run), beside);
+      device, own, registries, configs, options_of(run, memory_mib),
+      [this, &device, run, beside, info = own->info()](const ModelChoice& choice) {
+        return model(device, beside_target(choice, run), beside, &info);
       },
       kept_);
 }
@@ -233,24 +248,61 @@ ModelChoice beside_target(ModelChoice choice, const json& run) {
   return choice;
 }
 
+std::vector<ModelChoice> component_models(const json& run, const Registries& registries) {
+  std::vector<ModelChoice> models;
+  const auto add = [&](const auto& registry, const json& config) {
+    for (ModelChoice& choice : registry.files(config).models) models.push_back(beside_target(std::move(choice), run));
+  };
+  add(registries.drafters, run.at("drafter"));
+  add(registries.policies, run.at("policy"));
+  add(registries.verifiers, run.at("verifier"));
+  return models;
+}
+
+ComponentConfigs configs_of(const json& run, Side side, const Registries& registries,
+                            const std::filesystem::path& beside) {
+  const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
+  const json verifier = registries.verifiers.with_paths(run.at("verifier"), find);
+  if (side == Side::baseline) return {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, verifier};
+  return {registries.drafters.with_paths(run.at("drafter"), find),
+          registries.policies.with_paths(run.at("policy"), find), verifier};
+}
+
+EngineOptions options_of(const json& run, std::int64_t memory_mib) {
+  const json& e = run.at("engine");
+  return {.batch = e.at("batch"),
+          .step_rows = e.at("step_rows"),
+          .page_rows = e.at("page_rows"),
+          .memory_mib = memory_mib,
+          .logits_mib = logits_mib(e, memory_mib),
+          .pages = 0,
+          .reuse_prefixes = e.at("reuse_prefixes"),
+          .check = e.at("check")};
+}
+
 std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path& beside) {
   const json& w = run.at("workload");
   const std::string chat = w.value("chat", "none");
   if (chat == "none" && w.contains("system") && !w["system"].is_null())
     throw Error("'/workload/system' needs a form of chat to stand in; choose one with '/workload/chat'");
   if (chat == "none") return std::nullopt;
-  if (chat == "auto") return ModelFiles::open(model_path(target_of(run).tokenizer_directory(), beside))->chat();
-  return ChatTemplate::named(chat);
+  ChatTemplate made = chat == "auto"
+                          ? ModelFiles::open(model_path(target_of(run).tokenizer_directory(), beside))->chat()
+                          : ChatTemplate::named(chat);
+  if (w.contains("date")) made.set_date(Date::parse(w["date"].get<std::string>(), "'/workload/date'"));
+  return made;
+}
+
+std::optional<std::string> system_of(const json& run) {
+  const json system = run.at("workload").value("system", json());
+  return system.is_null() ? std::nullopt : std::optional(system.get<std::string>());
 }
 
 Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
                    const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
   const json &s = run.at("sampling"), &w = run.at("workload");
-  const json system = w.value("system", json());
   Request r;
-  r.prompt = chat ? chat->encode(*tokenizer, prompt.text,
-                                 system.is_null() ? std::nullopt : std::optional(system.get<std::string>()))
-                  : tokenizer->encode(prompt.text);
+  r.prompt = chat ? chat->encode(*tokenizer, prompt.text, system_of(run)) : tokenizer->encode(prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());

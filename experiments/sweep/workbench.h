@@ -17,6 +17,7 @@
 #include "framework/engine/engine.h"
 #include "framework/model/config.h"
 #include "framework/model/model_choice.h"
+#include "framework/model/open_model.h"
 #include "framework/text/chat_template.h"
 #include "framework/text/tokenizer.h"
 
@@ -51,6 +52,9 @@ class Workbench {
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
   // What its target says of itself, before or after it is loaded (but for its weight bytes, before).
   ModelInfo target_info(const nlohmann::json& run, const std::filesystem::path& beside);
+  // The same of a model beside the target: its vocabulary has the target's size where both have one tokenizer.
+  ModelInfo info_beside(const ModelInfo& target, const ModelChoice& choice, const nlohmann::json& run,
+                        const std::filesystem::path& beside);
   // Whose tokens a model speaks.
   std::shared_ptr<const Tokenizer> tokenizer(const ModelChoice& choice, const std::filesystem::path& beside);
   // The engine of one side of a complete run; it must not outlive this workbench.
@@ -71,8 +75,14 @@ class Workbench {
   };
   // What tells a model from others, wherever it is asked for.
   static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside);
-  // `choice` has a cache type of its own.
-  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside);
+  // `choice` has a cache type of its own; `target`: beside which it is, null where it is the target.
+  std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside,
+                               const ModelInfo* target);
+  OpenModel opened(const ModelChoice& choice, const std::filesystem::path& beside);
+  OpenModel fitted_to(const ModelInfo& target, OpenModel open, const ModelChoice& choice,
+                      const std::filesystem::path& beside);
+  ModelInfo info_of(Backend& device, const ModelChoice& choice, const std::filesystem::path& beside,
+                    const ModelInfo* target);
   std::uint64_t vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
                               const std::filesystem::path& beside);
   // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
@@ -94,8 +104,17 @@ class Workbench {
 ModelChoice target_of(const nlohmann::json& run);
 // Another model of that run: its cache is of the target's type unless it has one of its own.
 ModelChoice beside_target(ModelChoice choice, const nlohmann::json& run);
+// The models that the components of that run load.
+std::vector<ModelChoice> component_models(const nlohmann::json& run, const Registries& registries);
+// What one side of it is made of, and with what. `memory_mib`: of its page pool.
+// With the paths of their options found.
+ComponentConfigs configs_of(const nlohmann::json& run, Side side, const Registries& registries,
+                            const std::filesystem::path& beside);
+EngineOptions options_of(const nlohmann::json& run, std::int64_t memory_mib);
 // The form in which a complete run puts prompts to a chat model; none: as they are.
 std::optional<ChatTemplate> chat_of(const nlohmann::json& run, const std::filesystem::path& beside);
+// The system prompt of its chat form.
+std::optional<std::string> system_of(const nlohmann::json& run);
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
 Request request_of(const nlohmann::json& run, const ModelInfo& target,
                    const std::shared_ptr<const Tokenizer>& tokenizer, const std::optional<ChatTemplate>& chat,

@@ -11,7 +11,7 @@ namespace foretoken {
 
 KvCache::KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes, int skip)
     : pool_(pool), reuse_prefixes_(reuse_prefixes), skip_(skip) {
-  page_rows_ = page_rows_of(int(pool.page_bytes() / shape.bytes_per_row()));
+  page_rows_ = rows_in(pool.page_bytes(), shape);
   if (page_rows_ < 1)
     throw Error("a page of " + std::to_string(pool.page_bytes()) + " bytes holds no position of a model that needs " +
                 std::to_string(shape.bytes_per_row()) + " bytes for one; raise \"page_rows\" of the engine");

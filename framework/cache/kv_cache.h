@@ -100,7 +100,12 @@ class KvCache {
   int page_rows() const { return page_rows_; }
   int skip() const { return skip_; }
   int confirmed(SequenceId id) const;  // rows; 0 for a sequence that the cache does not know
-  int pages_for(int rows) const { return (rows + page_rows_ - 1) / page_rows_; }
+  int pages_for(int rows) const { return pages_of(rows, page_rows_); }
+  // Positions that a page of so many bytes holds, and the pages of so many positions, as a cache has them.
+  static int rows_in(std::int64_t page_bytes, const KvShape& shape) {
+    return page_rows_of(int(page_bytes / shape.bytes_per_row()));
+  }
+  static int pages_of(int rows, int page_rows) { return (rows + page_rows - 1) / page_rows; }
   // Settles, then returns the sequence's pages to the pool; full pages remain in the prefix index until evicted.
   void forget(const Sequence& sequence);
 

@@ -53,6 +53,14 @@ std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model, const std
   return caches_.emplace_back(std::make_shared<CachedModel>(backend_, std::move(model), pool_, reuse_prefixes_));
 }
 
+void Host::expect_forgotten(const Sequence& sequence, const std::string& who) const {
+  for (const auto& c : caches_)
+    if (c->cache().knows(sequence.id))
+      throw Error(who + " was to forget sequence " + std::to_string(sequence.id) +
+                  ", and left its rows in the cache of the model " + c->info().name +
+                  "; let Drafter::forget call CachedModel::forget for every cache that it got from its host");
+}
+
 const Registries& Host::registries(const char* what) const {
   if (!offers_.registries) throw Error(std::string("this engine was given no way to make another ") + what);
   return *offers_.registries;

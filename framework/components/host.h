@@ -58,6 +58,9 @@ class Host {
   std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed = {},
                                      const TokenMap& map = {});
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
+  // After the drafter `who` was told to forget a sequence: an Error where one of these caches holds rows of it. They
+  // would be missing for good: no sequence would be blamed, and the pool would seem too small.
+  void expect_forgotten(const Sequence& sequence, const std::string& who) const;
   // Another drafter or verifier, {"name": ..., options}, for one that is made of several; as an option of the type
   // "drafter" or "verifier" has it. The outer one passes it requests and trials whose draws have a scope of their own
   // (Draws::within). The engine serves the needs of the outer one alone: it must declare at least the ranks of its

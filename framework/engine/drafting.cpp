@@ -136,7 +136,7 @@ NoDraft Engine::no_draft(const Scheduled& s) {
 
 std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   choose_budgets(plan, report);
-  if (!taps_.empty()) target_.cache().compact();  // drafters read states where their positions are
+  if (!target_.taps().empty()) target_.cache().compact();  // drafters read states where their positions are
   std::vector<DraftTree> trees = call_component(
       plan, drafter_name_, report, [this](Plan& p) { return requests(p); },
       [this](std::span<const DraftRequest> all) {
@@ -164,16 +164,6 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
   }
   drop_failed(plan, report);
   return fine;
-}
-
-// Pages that the drafter keeps would be missing for good: no sequence would be blamed, and the pool would seem too
-// small.
-void Engine::expect_forgotten(const Sequence& sequence) const {
-  for (const auto& c : host_.caches())
-    if (c->cache().knows(sequence.id))
-      throw Error(drafter_name_ + " was to forget sequence " + std::to_string(sequence.id) +
-                  ", and left its rows in the cache of the model " + c->info().name +
-                  "; let Drafter::forget call CachedModel::forget for every cache that it got from its host");
 }
 
 double Engine::draft_seconds() {

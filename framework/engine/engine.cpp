@@ -21,20 +21,8 @@ EngineOptions checked(const EngineOptions& o) {
   return o;
 }
 
-std::int64_t page_bytes(const EngineOptions& options, const Model& target, std::span<const Tap> taps) {
-  return with_taps(target.info(), taps).page_bytes(page_rows_of(options.page_rows));
-}
-
-// Compares with the free memory first: an operating system may grant more than it has, and kill the process when the
-// pages are written.
-int page_count(const EngineOptions& options, std::int64_t page_bytes, const Backend& backend) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  if (options.pages > 0) return options.pages;
-  const std::int64_t free = backend.free_memory() >> 20;  // MiB; 0: unknown
-  if (free > 0 && options.memory_mib > free)
-    throw Error("the engine's \"memory_mib\" is " + std::to_string(options.memory_mib) + ", but only " +
-                std::to_string(free) + " MiB of memory are free; lower it");
-  return int(std::min((options.memory_mib << 20) / page_bytes, kMost));
+std::int64_t page_bytes(const EngineOptions& options, const ModelInfo& target) {
+  return target.kv.page_bytes(page_rows_of(options.page_rows));
 }
 
 // The most rows of roots and trees in a step, as "logits_mib" bounds them.
@@ -68,16 +56,51 @@ void note_finishes(StepReport& report) {
 
 }  // namespace
 
+// Compares with the free memory first: an operating system may grant more than it has, and kill the process when the
+// pages are written.
+int pool_pages(const EngineOptions& options, const ModelInfo& target, const Backend& backend) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (options.pages > 0) return options.pages;
+  const std::int64_t free = backend.free_memory() >> 20;  // MiB; 0: unknown
+  if (free > 0 && options.memory_mib > free)
+    throw Error("the engine's \"memory_mib\" is " + std::to_string(options.memory_mib) + ", but only " +
+                std::to_string(free) + " MiB of memory are free; lower it");
+  return int(std::min((options.memory_mib << 20) / page_bytes(options, target), kMost));
+}
+
+void expect_servable(const Request& request, const ModelInfo& m, const EngineOptions& options, int pages) {
+  const int length = int(request.prompt.size());
+  if (length == 0) throw Error("the prompt is empty; give at least one token");
+  if (length >= m.positions)
+    throw Error("the prompt has " + std::to_string(length) + " tokens, but the context of " + m.name + " is " +
+                std::to_string(m.positions) + "; shorten it to leave room for at least one new token");
+  for (const Token t : request.prompt)
+    if (t < 0 || t >= m.vocab)
+      throw Error("token " + std::to_string(t) + " of the prompt is outside the vocabulary of " + m.name + " (" +
+                  std::to_string(m.vocab) + ")");
+  if (request.limits.max_new_tokens < 1) throw Error("'max_new_tokens' must be at least 1");
+  expect_sampling(request.sampling, m.vocab);
+  const int most = length + std::min(request.limits.max_new_tokens, m.positions - length);
+  if (KvCache::pages_of(most, KvCache::rows_in(page_bytes(options, m), m.kv)) > pages)
+    throw Error(
+        "the page pool is too small for one sequence of " + std::to_string(most) +
+        " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
+}
+
+ModelInfo as_served(const Registries& registries, const ComponentConfigs& configs, ModelInfo target) {
+  target.kv = with_taps(target, taps_of(registries, configs, target));
+  return target;
+}
+
 Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries,
                const ComponentConfigs& configs, const EngineOptions& options, Host::Load load,
                std::shared_ptr<Kept> kept)
     : backend_(backend),
       configs_(configs),
       options_(checked(options)),
-      taps_(taps_of(registries, configs, target->info())),
-      pool_(backend, page_bytes(options, *target, taps_),
-            page_count(options, page_bytes(options, *target, taps_), backend)),
-      target_(backend, target, pool_, options.reuse_prefixes, taps_),
+      served_(as_served(registries, configs, target->info())),
+      pool_(backend, page_bytes(options, served_), pool_pages(options, served_, backend)),
+      target_(backend, target, pool_, options.reuse_prefixes, taps_of(registries, configs, target->info())),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, &registries, std::move(kept)}),
       draft_readback_(backend),
@@ -94,7 +117,8 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   policy_name_ = "the policy '" + configs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + configs.verifier["name"].get<std::string>() + "'";
   expect_served(needs_, drafter_name_);  // first, so that needs without an implementation are not reported as unsound
-  expect_repeated(configs, host_.inner(), needs_, soundness_), expect_taps(configs, taps_, host_.inner(), needs_);
+  expect_repeated(configs, host_.inner(), needs_, soundness_),
+      expect_taps(configs, target_.taps(), host_.inner(), needs_);
   expect_sound(configs, needs_, soundness_), expect_confidence(configs, most_, needs_);
   most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
   const Scheduler::Rows rows = step_rows(options_, most_, judged_rows(options_, info.vocab));
@@ -106,25 +130,9 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
 Engine::~Engine() = default;
 
 SequenceId Engine::submit(Request request) {
-  const ModelInfo& m = target_.info();
+  expect_servable(request, served_, options_, pool_.pages());
   const int length = int(request.prompt.size());
-  if (length == 0) throw Error("the prompt is empty; give at least one token");
-  if (length >= m.positions)
-    throw Error("the prompt has " + std::to_string(length) + " tokens, but the context of " + m.name + " is " +
-                std::to_string(m.positions) + "; shorten it to leave room for at least one new token");
-  for (const Token t : request.prompt)
-    if (t < 0 || t >= m.vocab)
-      throw Error("token " + std::to_string(t) + " of the prompt is outside the vocabulary of " + m.name + " (" +
-                  std::to_string(m.vocab) + ")");
-  if (request.limits.max_new_tokens < 1) throw Error("'max_new_tokens' must be at least 1");
-  expect_sampling(request.sampling, m.vocab);
-  request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, m.positions - length);
-  const int most = length + request.limits.max_new_tokens;
-  if (target_.cache().pages_for(most) > pool_.pages())
-    throw Error(
-        "the page pool is too small for one sequence of " + std::to_string(most) +
-        " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
-
+  request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, target_.info().positions - length);
   auto active = std::make_unique<Active>();
   active->sequence = {
       next_id_++,     std::move(request.prompt), length, std::move(request.limits), std::move(request.sampling),
@@ -287,7 +295,7 @@ void Engine::release(Sequence& sequence) {
 // Where the drafter throws, its models' caches give back what they hold without it.
 void Engine::forget_draft(Sequence& sequence) {
   try {
-    drafter_->forget(sequence), expect_forgotten(sequence);
+    drafter_->forget(sequence), host_.expect_forgotten(sequence, drafter_name_);
   } catch (...) {
     fail(sequence, drafter_name_);
     for (const auto& c : host_.caches()) c->forget(sequence);

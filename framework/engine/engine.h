@@ -44,6 +44,16 @@ struct Request {
   std::string category = {};  // what drafters and policies are told of it: Sequence::category
 };
 
+// The target as an engine with these components caches it: with the states that drafters read beside keys and values.
+ModelInfo as_served(const Registries& registries, const ComponentConfigs& configs, ModelInfo target);
+// The pages of an engine's pool, `options.pages` or as many as fit into `memory_mib`. More memory than is free is an
+// Error.
+// `target`: as_served().
+int pool_pages(const EngineOptions& options, const ModelInfo& target, const Backend& backend);
+// What an engine of these options, with so many pages, refuses of a request whatever it serves besides (Engine::submit
+// names it) is an Error.
+void expect_servable(const Request& request, const ModelInfo& target, const EngineOptions& options, int pages);
+
 class Engine : private Scheduler::Memory {
  public:
   // An unknown name or option, options out of range, or a verifier that is not sound for what the drafter proposes, is
@@ -84,7 +94,6 @@ class Engine : private Scheduler::Memory {
   bool reserve(const Sequence& sequence, int rows, bool evict_drafts) override;
   void release(Sequence& sequence) override;
   void forget_draft(Sequence& sequence);
-  void expect_forgotten(const Sequence& sequence) const;
 
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);
@@ -104,7 +113,7 @@ class Engine : private Scheduler::Memory {
   Backend& backend_;
   ComponentConfigs configs_;
   EngineOptions options_;
-  const std::vector<Tap> taps_;  // the target's states that drafters read
+  ModelInfo served_;  // as_served()
   PagePool pool_;
   CachedModel target_;
   Host host_;

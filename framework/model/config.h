@@ -34,6 +34,7 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   bool tied_head = false;  // tie_word_embeddings
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
+  bool head_bias = false;   // not in any config.json: of rows that a checkpoint lacks (head_rows.h)
   bool head_norms = false;  // RMSNorm of every head of q and k before the rotation (Qwen3)
   int window = 0;           // sliding_window: a row attends to so many positions, itself included; 0: all
   std::vector<int> eos;     // eos_token_id, one or several; generation_config.json's where that file has them

@@ -1,6 +1,7 @@
 #include "framework/model/weight_loader.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 #include "framework/model/convert.h"
@@ -104,13 +105,17 @@ std::pair<Weight, Weight> WeightLoader::ends(const std::string& table, const std
   if (!head.empty())
     return {uploaded(tensors_.tensor(table + ".weight", shapes_.at(table + ".weight"))), stacked({head}, type).front()};
   const Weight stored = matrix(table, type);
+  const auto biased = [&](Weight w) {
+    if (has("lm_head.bias")) w.bias = biases(std::array{std::string("lm_head")}, w.out);
+    return w;
+  };
   if (stored.format) {
-    const Weight codes = prepared(stored);
+    const Weight codes = prepared(biased(stored));
     return {codes, codes};
   }
   const Weight embedding = uploaded(in_input_order(stored).values);
   const bool same = dense_type(stored.values, type) == embedding.values.dtype();
-  return {embedding, prepared(same ? embedding : one_above_the_other({stored}, type))};
+  return {embedding, prepared(biased(same ? embedding : one_above_the_other({stored}, type)))};
 }
 
 std::int64_t table_bytes(const Weight& embedding, const Weight& head) {

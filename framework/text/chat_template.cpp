@@ -1,9 +1,11 @@
 #include "framework/text/chat_template.h"
 
 #include <algorithm>
-#include <span>
 
+#include "framework/text/chat_forms.h"
+#include "framework/text/jinja/template.h"
 #include "framework/text/json_file.h"
+#include "framework/text/known_names.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -11,161 +13,150 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is written around the system prompt and the question. Where `system_before` is empty, the format has no system
-// prompt.
-struct Form {
-  std::string name;
-  std::string begin;                        // of the whole prompt
-  std::string system_before, system_after;  // around a system prompt, where there is one
-  std::string before, after;                // around the question
-  std::string answered;                     // between an answer and the next question
-  std::vector<std::string> marks;           // special tokens, one token each
-  bool trims = false;                       // white space around the question is removed
-};
-
-const std::vector<Form>& forms() {
-  static const std::string kDates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
-  static const std::string kHeader = "<|start_header_id|>", kEnd = "<|end_header_id|>\n\n", kTurn = "<|eot_id|>";
-  static const std::vector<std::string> kLlama3 = {"<|begin_of_text|>", kHeader, "<|end_header_id|>", kTurn};
-  static const std::vector<Form> kForms = {
-      {"chatml",
-       "",
-       "<|im_start|>system\n",
-       "<|im_end|>\n",
-       "<|im_start|>user\n",
-       "<|im_end|>\n<|im_start|>assistant\n",
-       "<|im_end|>\n",
-       {"<|im_start|>", "<|im_end|>"}},
-      {"llama-3", "<|begin_of_text|>", kHeader + "system" + kEnd, kTurn, kHeader + "user" + kEnd,
-       kTurn + kHeader + "assistant" + kEnd, kTurn, kLlama3, true},
-      {"llama-3.1", "<|begin_of_text|>", kHeader + "system" + kEnd + kDates, kTurn, kHeader + "user" + kEnd,
-       kTurn + kHeader + "assistant" + kEnd, kTurn, kLlama3, true},
-      {"llama-2",
-       "<s>[INST] ",
-       "<<SYS>>\n",
-       "\n<</SYS>>\n\n",
-       "",
-       " [/INST]",
-       " </s><s>[INST] ",
-       {"<s>", "</s>"},
-       true},
-      {"mistral", "<s>[INST] ", "", "", "", " [/INST]", "</s>[INST] ", {"<s>", "</s>"}},
-      {"mistral-v3", "<s>[INST] ", "", "", "", "[/INST]", "</s>[INST] ", {"<s>", "</s>", "[INST]", "[/INST]"}},
-      {"zephyr", "", "<|system|>\n", "</s>\n", "<|user|>\n", "</s>\n<|assistant|>\n", "</s>\n", {"</s>"}},
-  };
-  return kForms;
-}
-
-const Form* find(const std::string& name) {
-  const auto it = std::ranges::find(forms(), name, &Form::name);
-  return it == forms().end() ? nullptr : &*it;
-}
-
 // The Jinja source; "": there is none.
 std::string source_in(const fs::path& directory) {
   if (const fs::path own = directory / "chat_template.jinja"; has_file(own)) return read_file(own);
-  const fs::path file = directory / "tokenizer_config.json";
-  if (!has_file(file)) return "";
-  const nlohmann::json config = read_json(file);
-  const Fields fields(config, file.string());
-  const nlohmann::json* source = fields.find("chat_template");
-  if (source && source->is_array())  // several templates, by name
-    for (const auto& one : *source)
-      if (const Fields named(one, file.string(), "chat_template"); named.string("name") == "default")
-        return named.string("template");
-  return source ? fields.string("chat_template") : "";
-}
-
-std::string form_of(std::string_view source) {
-  const auto has = [&](const char* mark) { return source.find(mark) != source.npos; };
-  if (has("<|im_start|>")) return "chatml";
-  if (has("<|start_header_id|>")) return has("Cutting Knowledge Date") ? "llama-3.1" : "llama-3";
-  if (has("[INST]") && has("<<SYS>>")) return "llama-2";
-  if (has("[INST]") && !has("[SYSTEM_PROMPT]")) return has("' [/INST]") || has("\" [/INST]") ? "mistral" : "mistral-v3";
-  if (has("<|user|>") && has("<|assistant|>") && has("eos_token")) return "zephyr";
-  return "";
-}
-
-// What a ChatML template writes where there is no system message: '<|im_start|>system\nWORDS<|im_end|>' in its source.
-std::string own_system(std::string_view source) {
-  const std::string_view opening = "<|im_start|>system\\n", closing = "<|im_end|>";
-  for (std::size_t at = source.find(opening); at != source.npos; at = source.find(opening, at + 1)) {
-    const std::string_view rest = source.substr(at + opening.size());
-    const std::string_view words = rest.substr(0, rest.find(closing));
-    if (words.size() < rest.size() && !words.empty() && words.find_first_of("'\"{}\\") == words.npos)
-      return std::string(words);
+  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
+    const fs::path file = directory / name;
+    if (!has_file(file)) continue;
+    const nlohmann::json config = read_json(file);
+    const Fields fields(config, file.string());
+    const nlohmann::json* source = fields.find("chat_template");
+    if (source && source->is_array())  // several templates, by name
+      for (const auto& one : *source)
+        if (const Fields named(one, file.string(), "chat_template"); named.string("name") == "default")
+          return named.string("template");
+    if (source) return fields.string("chat_template");
   }
   return "";
 }
 
-std::string trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n\v\f");
-  if (begin == text.npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n\v\f") + 1 - begin));
+// Texts of special tokens by name: a text, or an object that has it as "content".
+nlohmann::ordered_json marks_in(const fs::path& directory) {
+  nlohmann::ordered_json marks = nlohmann::ordered_json::object();
+  std::vector<std::string> seen;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const fs::path file = directory / name;
+    if (!has_file(file)) continue;
+    const nlohmann::json config = read_json(file);
+    if (!config.is_object()) continue;
+    for (const auto& [key, value] : config.items()) {
+      if (!key.ends_with("_token") || std::ranges::find(seen, key) != seen.end()) continue;
+      const nlohmann::json& text = value.is_object() && value.contains("content") ? value["content"] : value;
+      if (text.is_boolean() || text.is_number()) continue;  // add_bos_token
+      seen.push_back(key);
+      if (text.is_string()) marks[key] = text.get<std::string>();
+    }
+  }
+  return marks;
 }
 
-// A question, up to where its answer begins.
-std::string asked(const Form& form, std::string_view question) {
-  return form.before + (form.trims ? trimmed(question) : std::string(question)) + form.after;
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n\v\f"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \t\r\n\v\f") + 1 - begin);
+}
+
+// A word that stands in none of the texts.
+std::string unused_word(std::span<const std::string> texts, const std::string& more) {
+  for (int i = 0;; ++i) {
+    const std::string word = "Answer" + std::to_string(i) + "x";
+    const auto has = [&](const std::string& text) { return text.find(word) != text.npos; };
+    if (!has(more) && std::ranges::none_of(texts, has)) return word;
+  }
 }
 
 }  // namespace
 
 const std::vector<std::string>& ChatTemplate::names() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> all;
-    for (const Form& form : forms()) all.push_back(form.name);
-    return all;
-  }();
+  static const std::vector<std::string> kNames = names_of(chat_forms());
   return kNames;
 }
 
 ChatTemplate ChatTemplate::named(const std::string& name) {
+  const auto form = std::ranges::find(chat_forms(), name, &ChatForm::name);
+  if (form == chat_forms().end()) throw Error("unknown chat template '" + name + "'; known: " + listed(names()));
   ChatTemplate chat;
   chat.name_ = name;
-  if (find(name)) return chat;
-  std::string known;
-  for (const std::string& n : names()) known += (known.empty() ? "" : ", ") + n;
-  throw Error("unknown chat template '" + name + "'; known: " + known);
-}
-
-ChatTemplate ChatTemplate::load(const fs::path& directory) { return of(source_in(directory), directory.string()); }
-
-ChatTemplate ChatTemplate::of(std::string_view source, const std::string& where) {
-  if (source.empty())
-    throw Error(where + " has no chat template (chat_template.jinja, \"chat_template\" in tokenizer_config.json, or " +
-                "tokenizer.chat_template in a GGUF file); name one, or give prompts to the model as they are");
-  const std::string form = form_of(source);
-  if (form.empty())
-    throw Error("the chat template of " + where +
-                " is of no form that is known here; name the one that it equals, or write the " +
-                "marks into the prompts themselves");
-  ChatTemplate chat = named(form);
-  if (form == "chatml") chat.system_ = own_system(source);
+  chat.template_ = std::make_shared<jinja::Template>(form->source, "the chat template '" + name + "'");
+  chat.expected_ = form->marks;
   return chat;
 }
 
-std::string ChatTemplate::text(std::string_view question, const std::optional<std::string>& system) const {
-  const Form& form = *find(name_);
-  const std::string words = system.value_or(system_);
-  std::string text = form.begin;
-  const bool dated = name_ == "llama-3.1";  // it writes its dates without a system prompt too
-  if (!words.empty() || dated) {
-    if (form.system_before.empty())
-      throw Error("the chat template '" + name_ +
-                  "' has no place for a system prompt; leave it out, or write it into the prompts");
-    text += form.system_before + (form.trims ? trimmed(words) : words) + form.system_after;
-  }
-  return text + asked(form, question);
+ChatTemplate ChatTemplate::load(const fs::path& directory) {
+  return of(source_in(directory), marks_in(directory), directory.string());
 }
 
-std::string ChatTemplate::next(std::string_view question) const {
-  const Form& form = *find(name_);
-  return form.answered + asked(form, question);
+ChatTemplate ChatTemplate::of(std::string_view source, nlohmann::ordered_json marks, const std::string& where) {
+  if (source.empty())
+    throw Error(where + " has no chat template (chat_template.jinja, \"chat_template\" in chat_template.json or " +
+                "tokenizer_config.json, or tokenizer.chat_template in a GGUF file); name one, or give prompts to the " +
+                "model as they are");
+  ChatTemplate chat;
+  chat.name_ = where;
+  chat.template_ = std::make_shared<jinja::Template>(source, "the chat template of " + where);
+  chat.marks_ = std::move(marks);
+  return chat;
+}
+
+std::string ChatTemplate::rendered(std::span<const std::string> questions, const std::optional<std::string>& system,
+                                   const std::string& answer) const {
+  using nlohmann::ordered_json;
+  const auto message = [](const char* role, const std::string& content) {
+    return ordered_json{{"role", role}, {"content", content}};
+  };
+  ordered_json messages = ordered_json::array();
+  if (system) messages.push_back(message("system", *system));
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    if (i > 0) messages.push_back(message("assistant", answer));
+    messages.push_back(message("user", questions[i]));
+  }
+  ordered_json variables = marks_.is_null() ? ordered_json::object() : marks_;
+  variables["messages"] = std::move(messages);
+  variables["tools"] = nullptr, variables["documents"] = nullptr;
+  variables["add_generation_prompt"] = true;
+  return template_->render(variables, {.date = date_});
+}
+
+std::string ChatTemplate::conversation(std::span<const std::string> questions, const std::optional<std::string>& system,
+                                       const std::string& answer) const {
+  if (!system) return rendered(questions, system, answer);
+  std::string reason, text;
+  try {
+    text = rendered(questions, system, answer);
+  } catch (const Error& e) {
+    reason = e.what();
+  }
+  if (!reason.empty() || system->empty()) {
+    const std::string without = rendered(questions, {}, answer);  // or it is not the system prompt's fault
+    if (system->empty()) return !reason.empty() || without.size() <= text.size() ? without : text;
+  }
+  if (!reason.empty() || text.find(trimmed(*system)) == text.npos)
+    throw Error("the chat template '" + name_ + "' has no place for a system prompt" +
+                (reason.empty() ? "" : " (" + reason + ")") + "; leave it out, or write it into the prompts");
+  return text;
+}
+
+std::string ChatTemplate::text(std::string_view question, const std::optional<std::string>& system) const {
+  const std::string own(question);
+  return conversation({&own, 1}, system, "");
+}
+
+std::string ChatTemplate::next(std::span<const std::string> questions, const std::optional<std::string>& system) const {
+  const std::string answer = unused_word(questions, system.value_or(""));
+  const std::string before = conversation(questions.first(questions.size() - 1), system, answer),
+                    whole = conversation(questions, system, answer);
+  const std::size_t at = whole.rfind(answer);
+  const bool goes_on = at != whole.npos && at >= before.size() && whole.starts_with(before) &&
+                       trimmed(std::string_view(whole).substr(before.size(), at - before.size())).empty();
+  if (!goes_on)
+    throw Error("the chat template '" + name_ +
+                "' writes the beginning of a conversation otherwise once there is another turn, which a model that " +
+                "has read it cannot take back; serve single turns ('/workload/turns': 1)");
+  return whole.substr(at + answer.size());
 }
 
 void ChatTemplate::expect_marks(const Tokenizer& tokenizer) const {
-  for (const std::string& mark : find(name_)->marks)
+  for (const std::string& mark : expected_)
     if (tokenizer.encode(mark, /*special=*/false).size() != 1)
       throw Error("the tokenizer has no token '" + mark + "', so the chat template '" + name_ +
                   "' is not its model's; name another, or give the prompts as they are");
@@ -177,13 +168,14 @@ std::vector<Token> ChatTemplate::encode(const Tokenizer& tokenizer, std::string_
   return tokenizer.encode(text(question, system), /*special=*/false);
 }
 
-std::vector<Token> ChatTemplate::encode_next(const Tokenizer& tokenizer, std::string_view question) const {
+std::vector<Token> ChatTemplate::encode_next(const Tokenizer& tokenizer, std::span<const std::string> questions,
+                                             const std::optional<std::string>& system) const {
   expect_marks(tokenizer);
   // Behind a letter, whose tokens are taken off: SentencePiece puts a space before the first word of a text, and this
   // text goes on from the answer.
   const std::string answer = "a";
   const std::vector<Token> before = tokenizer.encode(answer, /*special=*/false);
-  std::vector<Token> all = tokenizer.encode(answer + next(question), /*special=*/false);
+  std::vector<Token> all = tokenizer.encode(answer + next(questions, system), /*special=*/false);
   if (!std::ranges::equal(before, std::span(all).first(std::min(before.size(), all.size()))))
     throw Error("the tokenizer joins the end of an answer with what the chat template '" + name_ +
                 "' writes behind it, so conversations of several turns have no fixed tokens; serve single turns");

@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-#include "kernels/error.h"
+#include "kernels/out_of_memory.h"
 
 namespace foretoken {
 namespace {
@@ -29,10 +29,7 @@ int size_class(std::size_t bytes) {
   return (top - 7) * 4 + quarter + 1;
 }
 
-[[noreturn]] void out_of_memory(std::size_t bytes) {
-  throw Error("out of memory: could not allocate " + std::to_string(bytes) +
-              " bytes on the host; use a smaller batch, pool or model");
-}
+[[noreturn]] void out_of_memory(std::size_t bytes) { throw OutOfMemory::on_host(bytes); }
 
 constexpr std::size_t kHugePage = std::size_t(2) << 20;
 

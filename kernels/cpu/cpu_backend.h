@@ -24,6 +24,7 @@ class CpuBackend final : public HostBackend {
   std::string description() const override;
   const Operations& operations() const { return operations_; }
   ThreadPool& pool() { return pool_; }
+  int threads() const { return pool_.threads(); }
 
   Tensor allocate(Shape shape, DType dtype) override { return arena_->allocate(shape, dtype); }
   MemoryUse memory() const override { return arena_->memory(); }

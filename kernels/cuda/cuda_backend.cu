@@ -152,6 +152,13 @@ int cuda_devices() {
   refuse(status);
 }
 
+std::string cuda_address(int device) {
+  char text[32] = {};
+  if (cudaDeviceGetPCIBusId(text, int(sizeof text), device) == cudaSuccess) return text;
+  (void)cudaGetLastError();  // must not meet the next call
+  return "";
+}
+
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   return std::make_unique<CudaBackend>(options);
 }

@@ -2,6 +2,7 @@
 // include it.
 #pragma once
 #include <memory>
+#include <string>
 
 #include "kernels/backend.h"
 
@@ -25,6 +26,9 @@ struct CudaOptions {
 // The number of GPUs; 0 where there is none, or no driver. Where the driver cannot say, as one that is too old, it is
 // an Error.
 int cuda_devices();
+
+// The PCI address of a GPU, "0000:01:00.0"; empty where there is none.
+std::string cuda_address(int device = 0);
 
 // "cuda": the operations on one GPU. Throws Error where there is no such GPU, or where it cannot run the kernels.
 std::unique_ptr<Backend> make_cuda_backend(const CudaOptions& options);

@@ -345,7 +345,8 @@ class Program(InFolder):
         first, second = [name for name, token in vocabulary.items() if token in (300, 301)]
         vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
         (model / "tokenizer.json").write_text(json.dumps(tokenizer))
-        status, _, err = self.run_it("run", self.sweep({"/drafter/model": [str(model), "experiments/models/draft"]}))
+        status, _, err = self.run_it("run", self.sweep({"/drafter/model": [str(model), "experiments/models/draft"]}),
+                                     "--keep-going")
         self.assertEqual(status, 1)
         self.assertIn("vocabulary", err)
         self.assertEqual(

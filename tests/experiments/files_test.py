@@ -107,7 +107,8 @@ class Files(InFolder):
                 file.unlink(missing_ok=True)
                 os.mkfifo(file)
                 try:
-                    done = self.start(*command, timeout=10)
+                    more = ["--keep-going"] if name == "prompts.jsonl" else []  # each run's error is recorded
+                    done = self.start(*command, *more, timeout=10)
                 finally:
                     file.unlink()
                     if before is not None:
@@ -190,7 +191,7 @@ class Files(InFolder):
 
     def test_a_read_error_is_not_the_end_of_the_prompts(self):
         self.write("run.json", {**RUN, "workload": {**RUN["workload"], "prompts": "/proc/self/mem"}})
-        self.assertEqual(self.start("run", "run.json", "--quiet").returncode, 1)
+        self.assertEqual(self.start("run", "run.json", "--quiet", "--keep-going").returncode, 1)
         self.assertIn("Input/output error", self.lines()[0]["error"])
         self.refused("run", "/proc/self/mem", words=["/proc/self/mem", "Input/output error"])
         self.refused("show", "/proc/self/mem", words=["/proc/self/mem", "Input/output error"])

@@ -89,7 +89,7 @@ class Hardening(InFolder):
                 before = file.read_bytes() if file.exists() else None
                 file.write_bytes(b"")
                 if name == "prompts.jsonl":  # an error of each run, which is recorded
-                    done = self.start(*command)
+                    done = self.start(*command, "--keep-going")
                     self.assertEqual(done.returncode, 1)
                     self.assertIn("prompts.jsonl", json.loads(self.lines()[0])["error"])
                 else:
@@ -118,7 +118,9 @@ class Hardening(InFolder):
             self.assertNotIn("download", done.stderr)
         for prompts in ("none.jsonl", "broken.json"):
             self.write_run(workload={"prompts": prompts})
-            self.assertEqual(self.start("run", "run.json", "--quiet", "--results", prompts + ".r").returncode, 1)
+            results = prompts + ".r"
+            done = self.start("run", "run.json", "--quiet", "--keep-going", "--results", results)
+            self.assertEqual(done.returncode, 1)
             error = json.loads(self.lines(prompts + ".r")[0])["error"]
             self.assertIn(prompts, error)
             self.assertNotIn("download", error)
@@ -141,7 +143,7 @@ class Hardening(InFolder):
                 file.unlink(missing_ok=True)
                 file.symlink_to(file.name)
                 if name == "prompts.jsonl":
-                    done = self.start(*command)
+                    done = self.start(*command, "--keep-going")
                     self.assertEqual(done.returncode, 1)
                     self.assertIn("symbolic links", json.loads(self.lines()[0])["error"])
                 else:

@@ -136,6 +136,55 @@ class Shards(InFolder):
         self.assertEqual(len(self.keys("b.jsonl")), SEEDS)
         self.assertEqual(self.keys("c.jsonl"), self.keys("a.jsonl"), "the newest, once")
 
+    def test_results_of_no_run_of_the_sweep_are_dropped_and_listed(self):
+        self.run_it("run", self.sweep, "--quiet", "--results", "a.jsonl", "--shard", "1/4")
+        kept = self.keys("a.jsonl")
+        other = self.write("other.json", {"base": BASE, "axes": {"/sampling/seed": [77, 78]}})
+        self.run_it("run", other, "--quiet", "--results", "b.jsonl")
+        both = (self.here / "a.jsonl").read_text() + (self.here / "b.jsonl").read_text()
+        self.write("mixed.jsonl", both)
+        out, err = self.run_it("show", "mixed.jsonl", "--sweep", self.sweep, "--json")
+        self.assertEqual(len(json.loads(out)["cells"]), len(kept))
+        self.assertEqual(err.count(f"not of {self.sweep}: seed 7"), 2, err)
+        self.assertIn(f"2 of {len(kept) + 2} results in mixed.jsonl are of no run of", err)
+        out, err = self.run_it("show", "a.jsonl", "--sweep", self.sweep, "--json")
+        self.assertEqual(err, "")
+        _, err = self.run_it("merge", "mixed.jsonl", "--out", "m.jsonl", "--sweep", self.sweep, code=1)
+        self.assertIn("2 results are of no run of", err)
+        self.assertEqual(self.keys("m.jsonl"), kept)
+        self.assertFalse((self.here / "m.jsonl.dropped").exists(), "mixed.jsonl has them")
+        _, err = self.run_it("merge", "a.jsonl", "--out", "mixed.jsonl", "--sweep", self.sweep, code=1)
+        self.assertIn("in mixed.jsonl.dropped", err)
+        self.assertEqual(self.keys("mixed.jsonl"), kept)
+        self.assertEqual(self.keys("mixed.jsonl.dropped"), self.keys("b.jsonl"), "no result is lost")
+        self.run_it("merge", "a.jsonl", "b.jsonl", "--out", "both.jsonl")
+        self.assertEqual(self.keys("both.jsonl"), kept + self.keys("b.jsonl"))
+
+    def test_orphans_of_the_sweep_are_removed_those_of_others_stay(self):
+        self.run_it("run", self.sweep, "--quiet", "--results", "a.jsonl")
+        folder = self.here / "a.jsonl.unfinished"
+        folder.mkdir()
+        name = lambda document, *settings: json.dumps([str(document), *settings], separators=(",", ":"))
+        mine, other = name(Path(self.sweep).resolve()), name(self.here.resolve() / "other.json")
+        left = {"aa": mine, "bb": other, "cc": None, "dd": name(Path(self.sweep).resolve(), "/engine/batch=2")}
+        for key, sweep in left.items():
+            (folder / f"{key}-0.json").write_text(json.dumps({"key": key, "alternation": 0, "sweep": sweep}))
+        self.run_it("merge", "a.jsonl", "--out", "m.jsonl")
+        self.assertEqual(len(list(folder.iterdir())), 4, "without a document nobody knows")
+        _, err = self.run_it("merge", "a.jsonl", "--out", "m.jsonl", "--sweep", self.sweep)
+        self.assertIn("1 alternations of runs that", err)
+        self.assertEqual(sorted(p.name for p in folder.iterdir()), ["bb-0.json", "cc-0.json", "dd-0.json"])
+
+    def test_merge_writes_through_a_symbolic_link(self):
+        self.run_it("run", self.sweep, "--quiet", "--results", "a.jsonl", "--shard", "1/8")
+        (self.here / "far").mkdir()
+        (self.here / "link.jsonl").symlink_to("far/real.jsonl")
+        for _ in range(2):  # where the target is not there yet, and where it is
+            self.run_it("merge", "a.jsonl", "--out", "link.jsonl")
+            self.assertTrue((self.here / "link.jsonl").is_symlink())
+            self.assertEqual((self.here / "far" / "real.jsonl").read_bytes(), (self.here / "a.jsonl").read_bytes())
+        self.assertEqual([p.name for p in (self.here / "far").iterdir()], ["real.jsonl"])
+
     def test_merge_refuses_what_would_lose_something(self):
         self.run_it("run", self.sweep, "--quiet", "--results", "a.jsonl", "--shard", "1/8")
         text = (self.here / "a.jsonl").read_text()
@@ -165,9 +214,10 @@ class Shards(InFolder):
         self.write("b.jsonl", "")
         self.run_it("merge", "b.jsonl", "--out", "c.jsonl")
         self.assertEqual((self.here / "c.jsonl").read_text(), "")
-        for shard in ("0/4", "5/4", "1", "1/4x", "-1/4", "1/0", "/"):
+        for shard in ("0/4", "5/4", "1", "1/4x", "-1/4", "1/0", "/", "1/20001"):
             _, err = self.run_it("run", self.sweep, f"--shard={shard}", code=1)
             self.assertIn("--shard wants K/N", err)
+            self.assertIn("N at most 20000", err)
         self.run_it("run", self.sweep, "--shard", "1/2", "--gpus", "0", code=2)
 
     def gpus(self, *arguments, code=0, visible="4,5,6,7"):
@@ -228,6 +278,7 @@ class Shards(InFolder):
         process.communicate(timeout=60)
         kept = [json.loads(path.read_text()) for path in folder.glob("*.json")]
         self.assertEqual({one["alternation"] for one in kept}, {0, 1}, "in rounds")
+        self.assertEqual({json.loads(one["sweep"])[0] for one in kept}, {str(Path(self.sweep).resolve())})
         self.gpus("--gpus", "0,1")
         text = (self.here / "results/sweep.jsonl").read_text()
         lines = {line["key"]: line for line in map(json.loads, text.splitlines())}
@@ -280,7 +331,18 @@ class Shards(InFolder):
         self.sweep = self.write("sweep.json", {"base": base, "axes": {"/sampling/seed": [1, 2]}})
         _, err = self.gpus("--gpus", "0,1", visible="98,99", code=1)
         self.assertIn("--gpus names GPU 98, which this program cannot use", err)
-        self.assertIn("2 of 2 runs are not measured", err)
+
+    def test_runs_that_cannot_be_measured_are_refused_once_for_all_gpus(self):
+        document = json.loads(Path(self.sweep).read_text())
+        document["axes"] = {"/sampling/seed": [1, 2], "/target/model": ["experiments/models/draft", "nowhere"]}
+        self.sweep = self.write("sweep.json", document)
+        _, err = self.gpus("--gpus", "0,1", code=1)
+        self.assertEqual(err.count("2 of 4 runs cannot be measured: "), 1, err)
+        self.assertIn("measure the other 2 runs with --keep-going", err)
+        self.assertFalse((self.here / "results").exists(), "no process was started for a part")
+        _, err = self.gpus("--gpus", "0,1", "--keep-going", code=1)
+        lines = [json.loads(line) for line in (self.here / "results/sweep.jsonl").read_text().splitlines()]
+        self.assertEqual(sorted("error" in line for line in lines), [False, False, True, True])
 
     def test_the_example_for_slurm(self):
         self.write("srun", '#!/bin/sh\nexec "$@"\n')

@@ -1,6 +1,6 @@
 """Questions in the forms of chat models: what Transformers writes, and the ids that it gives, with templates of our own
-that follow the public forms (ChatML as Qwen has it, Llama-3, Llama-3.1, Llama-2, Mistral, Zephyr) and one that is of no
-form known to us (Gemma's)."""
+that follow the public forms (ChatML as Qwen has it, Llama-3, Llama-3.1, Llama-2, Mistral, Zephyr) and one that has no
+name here (Gemma's)."""
 
 import json
 import pathlib

@@ -78,16 +78,18 @@ std::string broken(DeepFault fault) {
 TEST(DeepDraftMutants, ADrafterWithoutAFaultHolds) { EXPECT_EQ(broken(DeepFault::none), ""); }
 
 TEST(DeepDraftMutants, NamesThatComeAgainAfterFiveLevelsAreKilledByCausal) {
-  EXPECT_NE(broken(DeepFault::names_of_five_levels).find("two draws of one round have the name"), std::string::npos)
-      << broken(DeepFault::names_of_five_levels);
+  const std::string why = broken(DeepFault::names_of_five_levels);
+  EXPECT_NE(why.find("two draws of one "), std::string::npos) << why;
 }
 
 TEST(DeepDraftMutants, AWarmerQFromTheSixthLevelOnIsKilledByCausal) {
-  EXPECT_NE(broken(DeepFault::warmer_from_level_six).find("was drawn with the probability"), std::string::npos);
+  const std::string why = broken(DeepFault::warmer_from_level_six);
+  EXPECT_NE(why.find("gave it from the distribution that its kind and the proposal state"), std::string::npos) << why;
 }
 
 TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenFromTheSixthLevelOnIsKilledByCausal) {
-  EXPECT_NE(broken(DeepFault::cut_by_its_own_token_from_level_six).find("depends on its own token"), std::string::npos);
+  const std::string why = broken(DeepFault::cut_by_its_own_token_from_level_six);
+  EXPECT_NE(why.find("depends on its own token"), std::string::npos) << why;
 }
 
 TEST(DeepDraftMutants, CuttingANodeByItsOwnTokenInLongTextsIsKilledByCausal) {

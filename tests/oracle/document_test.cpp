@@ -51,6 +51,7 @@ const std::set<std::string> kFollowed = {"/target/model",
                                          "/workload/prompts",
                                          "/workload/chat",
                                          "/workload/system",
+                                         "/workload/date",
                                          "/workload/turns",
                                          "/workload/limit",
                                          "/workload/repeats",
@@ -117,8 +118,10 @@ TEST_F(Document, limits_and_texts_arrive) {
   };
   EXPECT_EQ(text({}), "q");
   EXPECT_EQ(text({{"chat", "zephyr"}}), "<|user|>\nq</s>\n<|assistant|>\n");
-  folder.write("chat_template.jinja", "{{ '<|im_start|>' }}");
-  EXPECT_EQ(text({{"chat", "auto"}}), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
+  folder.write("chat_template.jinja", "{{ messages[0].content }}|{{ strftime_now('%d %b %Y') }}|<think>\n\n");
+  EXPECT_EQ(text({{"chat", "auto"}}), "q|26 Jul 2024|<think>\n");
+  EXPECT_EQ(text({{"chat", "auto"}, {"date", "2025-02-03"}}), "q|03 Feb 2025|<think>\n");
+  EXPECT_THROW(run("workload", {{"date", "2025-02-29"}}), Error) << "no day of the calendar";
 }
 
 TEST_F(Document, a_system_prompt_arrives) {

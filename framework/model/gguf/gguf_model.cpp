@@ -1,5 +1,7 @@
 #include "framework/model/gguf/gguf_model.h"
 
+#include <algorithm>
+
 #include "framework/model/gguf/gguf_tensors.h"
 #include "framework/model/gguf/gguf_tokenizer.h"
 
@@ -16,7 +18,16 @@ class GgufModel : public ModelFiles {
   }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return gguf_tokenizer(file_->metadata()); }
   ChatTemplate chat() const override {
-    return ChatTemplate::of(file_->metadata().string_or("tokenizer.chat_template", ""), file_->where());
+    const GgufMetadata& metadata = file_->metadata();
+    nlohmann::ordered_json marks = nlohmann::ordered_json::object();
+    for (const std::string name : {"bos", "eos"}) {
+      const std::string key = "tokenizer.ggml." + name + "_token_id";
+      if (!metadata.has(key) || !metadata.has("tokenizer.ggml.tokens")) continue;
+      const auto& tokens = metadata.strings("tokenizer.ggml.tokens");
+      const int last = int(tokens.size()) - 1, id = metadata.integer(key, 0, std::max(last, 0));
+      if (id <= last) marks[name + "_token"] = std::string(tokens[std::size_t(id)]);
+    }
+    return ChatTemplate::of(metadata.string_or("tokenizer.chat_template", ""), std::move(marks), file_->where());
   }
 
  private:

@@ -100,8 +100,7 @@ void* CudaMemory::take(CudaPool& pool, std::int64_t bytes) {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
   throw OutOfMemory("cuda: no room for " + mebibytes(bytes) + " more on GPU " + std::to_string(device_) + ": " +
-                    mebibytes(std::int64_t(free)) + " of " + mebibytes(std::int64_t(total)) +
-                    " are free; use a smaller KV pool, batch or model");
+                    mebibytes(std::int64_t(free)) + " of " + mebibytes(std::int64_t(total)) + " are free");
 }
 
 Tensor CudaMemory::allocate(Shape shape, DType dtype) {

@@ -7,17 +7,11 @@
 #include <mutex>
 #include <set>
 
-#include "kernels/error.h"
 #include "kernels/memory_use.h"
+#include "kernels/out_of_memory.h"
 #include "kernels/tensor.h"
 
 namespace foretoken {
-
-// The device has no more memory. Callers that can do without the memory catch this.
-class OutOfMemory : public Error {
- public:
-  using Error::Error;
-};
 
 // Blocks cut from slabs of cudaMalloc: best fit, adjacent free blocks are merged. Slabs of more than kWhole bytes,
 // which hold the pages of caches, are never divided: if weights took memory where pages were, the next pages would not

@@ -103,7 +103,7 @@ TEST_F(Quantized, RefusesWhatItCannotDo) {
   (void)quantize(o);
   again.model = o.out, again.out = here_ / "again";
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(again); }), o.out.string(), "quantized already"));
-  fs::create_directories(here_ / "mine.partial");
+  fs::create_directories(here_ / "mine.partial" / "own work");
   again = o, again.out = here_ / "mine";
   EXPECT_TRUE(says(sentence_of([&] { (void)quantize(again); }), "mine.partial", "did not make it"));
 }

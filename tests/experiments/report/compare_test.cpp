@@ -66,6 +66,32 @@ TEST(Compare, ChangedSourcesAreNamed) {
   EXPECT_FALSE(holds(compare({a}, {a}, {}), "Other contents"));
 }
 
+TEST(Compare, SaysWhereOutputsChangedThoughRunAndDeviceAreTheSame) {
+  json a = swept_lines()[0];
+  a["machine"]["device"] = "cpu", a["alternations"] = {{"compared", true}, {"differing", json::array()}};
+  a["outputs"] = {{"baseline", "xxh3:1"}, {"speculative", "xxh3:2"}};
+  json b = a;
+  b["outputs"]["speculative"] = "xxh3:3", b["commit"] = "def", b["run"]["measure"]["repeats"] = 7;
+  const std::string changed =
+      "Other outputs in B than in A (speculative) of 1 run, though run and device are the same.";
+  EXPECT_TRUE(holds(compare({a}, {b}, {}), changed));
+  EXPECT_EQ(compared({a}, {b})["matched"][0]["changed_outputs"], json({"speculative"}));
+  EXPECT_FALSE(holds(compare({a}, {a}, {}), "Other outputs"));
+  const auto silent = [&](const char* pointer, const json& value) {
+    json other = b;
+    other[json::json_pointer(pointer)] = value;
+    return !holds(compare({a}, {other}, {}), "Other outputs");
+  };
+  EXPECT_TRUE(silent("/machine/device", "reference")) << "another device rounds otherwise";
+  EXPECT_TRUE(silent("/alternations/compared", false)) << "what learns may draft otherwise";
+  EXPECT_TRUE(silent("/machine/instructions", "avx2"));
+  EXPECT_TRUE(silent("/outputs", nullptr)) << "lines of before have none";
+  a["machine"]["device"] = b["machine"]["device"] = "cuda";
+  EXPECT_FALSE(holds(compare({a}, {b}, {}), "Other outputs")) << "fast numerics promise no bits";
+  a["run"]["engine"]["numerics"] = b["run"]["engine"]["numerics"] = "invariant";
+  EXPECT_TRUE(holds(compare({a}, {b}, {}), changed));
+}
+
 TEST(Compare, FailedRequestsAreTold) {
   const json whole = test::worked_line(), lacking = test::line_with_a_failure();
   const std::string text = compare({whole}, {lacking}, {});

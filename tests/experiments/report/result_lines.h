@@ -141,6 +141,8 @@ inline json swept_line(const std::string& drafter, int length, double temperatur
     for (int i = 0; i < length; ++i) drafted.push_back(120), tested.push_back(90), accepted.push_back(60);
     repeats.push_back({{"speculative", measure(fast, drafted, tested, accepted, {60, 60}, 0.2 * length, 1.0)},
                        {"baseline", measure(plain, json::array(), json::array(), json::array(), {240}, 0, 2.2)}});
+    const int waves = (6 + batch - 1) / batch;  // requests share steps
+    repeats.back()["speculative"]["steps"] = 20 * waves, repeats.back()["baseline"]["steps"] = 40 * waves;
   }
   const std::string key =
       drafter + std::to_string(length) + "-" + std::to_string(int(temperature)) + "-" + std::to_string(batch);

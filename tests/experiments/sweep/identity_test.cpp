@@ -50,6 +50,11 @@ TEST_F(OlderResults, LackOptionsThatComponentsHaveGotSince) {
   EXPECT_NE(identity(before), key_of(tree(true)));
 }
 
+TEST_F(OlderResults, TheDefaultDateIsNotWritten) {
+  EXPECT_EQ(run_of({{"workload", {{"date", "2024-07-26"}}}}).document, run_of().document);
+  EXPECT_NE(run_of({{"workload", {{"date", "2024-07-27"}}}}).document, run_of().document);
+}
+
 TEST_F(OlderResults, OfOtherValuesAreOtherRuns) {
   const json run = run_of().document;
   const auto with = [&](const char* at, const json& value) {
@@ -59,6 +64,7 @@ TEST_F(OlderResults, OfOtherValuesAreOtherRuns) {
   };
   EXPECT_EQ(identity(run), key_of(run));
   EXPECT_NE(with("/workload/turns", 2), identity(run));
+  EXPECT_NE(with("/workload/date", "2025-02-03"), identity(run));
   EXPECT_NE(with("/measure/keep_outputs", true), identity(run));
   EXPECT_NE(with("/policy/length", 7), identity(run));
   json unknown = run;

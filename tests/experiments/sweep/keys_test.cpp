@@ -28,9 +28,9 @@ struct KeysOfRuns : testing::Test {
 };
 
 TEST_F(KeysOfRuns, NullIsAValueOfOptionalOnesAlone) {
-  const std::set<std::string> optional{
-      "/target/inflate", "/engine/memory_fraction", "/workload/system",     "/workload/start",
-      "/workload/rate",  "/workload/ttft_limit",    "/workload/tpot_limit", "/trace"};
+  const std::set<std::string> optional{"/target/inflate",      "/engine/memory_fraction", "/workload/system",
+                                       "/workload/start",      "/workload/date",          "/workload/rate",
+                                       "/workload/ttft_limit", "/workload/tpot_limit",    "/trace"};
   for (const RunKey& key : run_keys()) {
     const std::string sentence = refusal(key.pointer, nullptr);
     EXPECT_EQ(sentence.empty(), optional.contains(key.pointer)) << key.pointer << ": " << sentence;

@@ -97,6 +97,7 @@ TEST(SweepOutcome, ExitCodes) {
   EXPECT_EQ((SweepOutcome{{}, 0, false}.exit_code()), 0);
   EXPECT_EQ((SweepOutcome{{}, 1, false}.exit_code()), 1);
   EXPECT_EQ((SweepOutcome{{}, 1, true}.exit_code()), 130);
+  EXPECT_EQ((SweepOutcome{{}, 0, false, 2}.exit_code()), 1);
 }
 
 }  // namespace

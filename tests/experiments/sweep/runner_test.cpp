@@ -178,7 +178,7 @@ TEST(Interrupts, ThatWereIgnoredStayIgnored) {
 
 TEST_F(Runs, ASweepGoesOnAfterAFailureAndResumes) {
   const TemporaryFolder folder;
-  const SweepOptions options{folder.path() / "r.jsonl", "", "test", true};
+  const SweepOptions options{folder.path() / "r.jsonl", "", "test", true, false, true};
   const std::vector<foretoken::Run> runs{run_of({{"target", {{"model", "nowhere"}}}}),
                                          run_of({{"measure", {{"repeats", 1}}}})};
   const SweepOutcome first = run_sweep(runs, bench, options);

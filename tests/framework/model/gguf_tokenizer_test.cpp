@@ -115,8 +115,8 @@ TEST(GgufTokenizer, FindsAddedTokens) {
   }
 }
 
-TEST(GgufTokenizer, ItsChatTemplateIsRecognized) {
-  EXPECT_EQ(ModelFiles::open(kData / "gguf" / "qwen2.gguf")->chat().name(), "chatml");
+TEST(GgufTokenizer, ItsChatTemplateIsRendered) {
+  EXPECT_EQ(ModelFiles::open(kData / "gguf" / "qwen2.gguf")->chat().text("q"), "<|im_start|>user\nq<|im_end|>\n");
   EXPECT_TRUE(says(sentence_of([] { ModelFiles::open(kData / "gguf" / "gpt-2.gguf")->chat(); }),
                    "gpt-2.gguf has no chat template", "tokenizer.chat_template"));
 }

@@ -64,6 +64,27 @@ TEST(ThreadPool, throws_what_was_thrown_and_goes_on) {
   EXPECT_EQ(n, 1);
 }
 
+// By the call that failed: the next one neither throws it again nor leaves anything out.
+TEST(ThreadPool, throws_a_failure_once) {
+  ThreadPool pool(3);
+  const auto failing = [&](const char* why) {
+    pool.run(20, [&](int i) {
+      if (i % 7 == 3) throw std::runtime_error(why);
+    });
+  };
+  for (const char* why : {"first", "second"}) {
+    try {
+      failing(why);
+      ADD_FAILURE() << "nothing is thrown";
+    } catch (const std::runtime_error& e) {
+      EXPECT_STREQ(e.what(), why);
+    }
+    std::atomic<int> done{0};
+    EXPECT_NO_THROW(pool.run(20, [&](int) { ++done; }));
+    EXPECT_EQ(done, 20);
+  }
+}
+
 // A system that cannot start all threads: an Error, and the started threads end. Not under sanitizers, which need the
 // address space.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

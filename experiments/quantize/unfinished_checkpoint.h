@@ -16,14 +16,14 @@
 
 namespace foretoken {
 
-class Unfinished {
+class UnfinishedCheckpoint {
  public:
   // Opens or makes `out`.partial. `job`: all that its content depends on. An `out` that exists, a folder of another
   // job, or one that another process writes is an Error, which leaves all as it was. `shards`: their number.
-  Unfinished(const std::filesystem::path& out, const nlohmann::json& job, int shards);
+  UnfinishedCheckpoint(const std::filesystem::path& out, const nlohmann::json& job, int shards);
   // Removes the folder where this process made it and no shard is finished.
-  ~Unfinished();
-  Unfinished(const Unfinished&) = delete;
+  ~UnfinishedCheckpoint();
+  UnfinishedCheckpoint(const UnfinishedCheckpoint&) = delete;
 
   const std::filesystem::path& folder() const { return folder_; }
   // A folder within for what only the work itself needs; removed at its end.

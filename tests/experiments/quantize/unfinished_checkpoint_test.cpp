@@ -1,5 +1,5 @@
 // The folder of a checkpoint that is being written: whose it is, what it is called in the end, and when it is removed.
-#include "experiments/quantize/unfinished.h"
+#include "experiments/quantize/unfinished_checkpoint.h"
 
 #include <csignal>
 #include <set>
@@ -15,12 +15,12 @@ using nlohmann::json;
 
 class UnfinishedWork : public Quantized {
  protected:
-  void add(Unfinished& work, int shard) const {
+  void add(UnfinishedCheckpoint& work, int shard) const {
     const StoredTensor t = stored_tensor("t" + std::to_string(shard), Tensor::host({2}, DType::u8));
     work.add(shard, {&t, 1}, json::object());
   }
   std::string refusal(const fs::path& out, const json& job = 1) const {
-    return sentence_of([&] { Unfinished(out, job, 2); });
+    return sentence_of([&] { UnfinishedCheckpoint(out, job, 2); });
   }
   fs::path partial() const { return here_ / "out.partial"; }
 };
@@ -47,7 +47,7 @@ class FullDisk {
 // However the directory is written, it is the one that is made, and its unfinished work lies beside it.
 TEST_F(UnfinishedWork, EndsInTheDirectoryOfEveryPath) {
   for (const std::string path : {"out", "out/", "out/.", "./out", "other/../out/"}) {
-    Unfinished work(here_.string() + "/" + path, 1, 2);
+    UnfinishedCheckpoint work(here_.string() + "/" + path, 1, 2);
     EXPECT_EQ(work.folder(), partial()) << path;
     add(work, 0), add(work, 1);
     work.finish();
@@ -66,16 +66,25 @@ TEST_F(UnfinishedWork, EndsInTheDirectoryOfEveryPath) {
   }
 }
 
+// Killed after it made the folder and before it had its lock there.
+TEST_F(UnfinishedWork, OfAProcessThatWasKilledBeforeItsLockGoesOn) {
+  fs::create_directories(partial());
+  UnfinishedCheckpoint work(here_ / "out", 1, 2);
+  add(work, 0), add(work, 1);
+  work.finish();
+  EXPECT_TRUE(fs::exists(here_ / "out" / "model.safetensors.index.json"));
+}
+
 // What cannot get its name in the end is all there, so that the same command ends it later.
 TEST_F(UnfinishedWork, ThatCannotBeRenamedCanBeFinishedLater) {
   {
-    Unfinished work(here_ / "out", 1, 2);
+    UnfinishedCheckpoint work(here_ / "out", 1, 2);
     add(work, 0), add(work, 1);
     fs::create_directories(here_ / "out" / "in the way");
     EXPECT_THROW(work.finish(), std::exception);
   }
   fs::remove_all(here_ / "out");
-  Unfinished again(here_ / "out", 1, 2);
+  UnfinishedCheckpoint again(here_ / "out", 1, 2);
   EXPECT_TRUE(again.finished(0) && again.finished(1));
   again.finish();
   EXPECT_TRUE(fs::exists(here_ / "out" / "model.safetensors.index.json"));
@@ -84,7 +93,7 @@ TEST_F(UnfinishedWork, ThatCannotBeRenamedCanBeFinishedLater) {
 // A shard that was cut since is not taken for finished.
 TEST_F(UnfinishedWork, WithADamagedShardIsRefused) {
   {
-    Unfinished work(here_ / "out", 1, 2);
+    UnfinishedCheckpoint work(here_ / "out", 1, 2);
     add(work, 0), add(work, 1);
   }
   const fs::path shard = partial() / "model-00002-of-00002.safetensors";
@@ -94,7 +103,7 @@ TEST_F(UnfinishedWork, WithADamagedShardIsRefused) {
 
 // The second is refused, and takes nothing from the first: neither before its first shard nor after.
 TEST_F(UnfinishedWork, IsOfOneProcessAtATime) {
-  Unfinished first(here_ / "out", 1, 2);
+  UnfinishedCheckpoint first(here_ / "out", 1, 2);
   EXPECT_TRUE(says(refusal(here_ / "out"), "another process", "out.partial", "--out"));
   EXPECT_TRUE(says(refusal(here_ / "out", 2), "another process"));
   add(first, 0);
@@ -106,17 +115,17 @@ TEST_F(UnfinishedWork, IsOfOneProcessAtATime) {
 
 TEST_F(UnfinishedWork, OfAnotherProcessIsNotRemoved) {
   {
-    Unfinished first(here_ / "out", 1, 2);
+    UnfinishedCheckpoint first(here_ / "out", 1, 2);
     add(first, 0);
   }
   fs::rename(partial() / "model-00001-of-00002.safetensors", here_ / "moved");
   {
-    Unfinished second(here_ / "out", 1, 2);
+    UnfinishedCheckpoint second(here_ / "out", 1, 2);
   }
   EXPECT_TRUE(fs::exists(partial())) << "it was there before";
   fs::remove_all(partial());
   {
-    Unfinished third(here_ / "out", 1, 2);
+    UnfinishedCheckpoint third(here_ / "out", 1, 2);
   }
   EXPECT_FALSE(fs::exists(partial())) << "nothing was finished";
 }

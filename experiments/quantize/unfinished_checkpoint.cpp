@@ -1,4 +1,4 @@
-#include "experiments/quantize/unfinished.h"
+#include "experiments/quantize/unfinished_checkpoint.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -35,7 +35,7 @@ void write_json(const fs::path& file, const json& value) {
 
 }  // namespace
 
-Unfinished::Unfinished(const fs::path& out, const json& job, int shards)
+UnfinishedCheckpoint::UnfinishedCheckpoint(const fs::path& out, const json& job, int shards)
     : out_(named(out)), folder_(out_.string() + ".partial"), job_(job), shards_(shards) {
   const auto expect_no_out = [&] {
     if (has_file(out_)) throw Error(out_.string() + " exists already; name another directory with --out, or remove it");
@@ -52,17 +52,18 @@ Unfinished::Unfinished(const fs::path& out, const json& job, int shards)
   }
 }
 
-void Unfinished::make() {
+void UnfinishedCheckpoint::make() {
   std::error_code why;
   made_ = fs::create_directories(folder_, why);
   if (why)
     throw Error(folder_.string() + " cannot be made (" + why.message() +
                 "); make room or correct the permissions, or name another --out");
+  made_ |= fs::is_empty(folder_, why);  // a process was killed before it had its lock
   if (!made_ && !has_file(folder_ / kList) && !has_file(folder_ / kLock))
     throw Error(folder_.string() + " exists, but this command did not make it; remove it, or name another --out");
 }
 
-void Unfinished::lock() {
+void UnfinishedCheckpoint::lock() {
   const fs::path file = folder_ / kLock;
   lock_.emplace(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (lock_->number() < 0)
@@ -77,7 +78,7 @@ void Unfinished::lock() {
 }
 
 // Reads the list, or begins one.
-void Unfinished::open() {
+void UnfinishedCheckpoint::open() {
   if (const fs::path list = folder_ / kList; has_file(list)) {
     const json found = read_json(list);
     if (!found.is_object() || found.value("job", json()) != job_)
@@ -95,20 +96,22 @@ void Unfinished::open() {
   fs::create_directories(scratch());
 }
 
-Unfinished::~Unfinished() {
+UnfinishedCheckpoint::~UnfinishedCheckpoint() {
   std::error_code ignored;
   if (made_ && shards_done_.empty()) fs::remove_all(folder_, ignored);
 }
 
-std::string Unfinished::name_of(int shard) const {
+std::string UnfinishedCheckpoint::name_of(int shard) const {
   char name[64];
   std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", shard + 1, shards_);
   return name;
 }
 
-void Unfinished::write_list() const { write_json(folder_ / kList, {{"job", job_}, {"shards", shards_done_}}); }
+void UnfinishedCheckpoint::write_list() const {
+  write_json(folder_ / kList, {{"job", job_}, {"shards", shards_done_}});
+}
 
-void Unfinished::add(int shard, std::span<const StoredTensor> tensors, const json& facts) {
+void UnfinishedCheckpoint::add(int shard, std::span<const StoredTensor> tensors, const json& facts) {
   write_safetensors(folder_ / name_of(shard), tensors);
   json bytes = json::object();
   for (const StoredTensor& t : tensors) bytes[t.name] = t.values.bytes();
@@ -117,7 +120,7 @@ void Unfinished::add(int shard, std::span<const StoredTensor> tensors, const jso
   write_list();
 }
 
-void Unfinished::finish() {
+void UnfinishedCheckpoint::finish() {
   json map = json::object();
   std::int64_t bytes = 0;
   for (const auto& [shard, done] : shards_done_.items())

@@ -1,0 +1,153 @@
+// Queues that are run again with other prompts.
+#include "experiments/report/closed_loop.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "experiments/report/report.h"
+#include "experiments/report/summary.h"
+#include "tests/experiments/report/fitted_loop.h"
+#include "tests/experiments/report/result_lines.h"
+
+namespace foretoken::test {
+namespace {
+
+struct Shape {
+  int rounds, prompt_tokens;
+};
+
+// One alternation of requests that share two places: a step costs `step` seconds, and each row and prompt token its
+// own.
+json queue_of(const std::vector<Shape>& shapes, double step, double row, double prompt_token) {
+  std::vector<double> until(1, 0.0), free{0, 0};
+  std::vector<std::pair<int, int>> stays;
+  for (const Shape& s : shapes) {
+    double& place = *std::ranges::min_element(free);
+    stays.push_back({int(place), int(place) + s.rounds});
+    place += s.rounds;
+  }
+  const int steps = int(*std::ranges::max_element(free));
+  for (int t = 0; t < steps; ++t) {
+    double seconds = step;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (stays[i].first == t) seconds += prompt_token * shapes[i].prompt_tokens;
+      if (stays[i].first <= t && t < stays[i].second) seconds += 3 * row;
+    }
+    until.push_back(until.back() + seconds);
+  }
+  json requests = json::array();
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    requests.push_back({{"prompt", i},
+                        {"rounds", shapes[i].rounds},
+                        {"drafted", 2 * shapes[i].rounds},
+                        {"tokens", 2 * shapes[i].rounds},
+                        {"prompt_tokens", shapes[i].prompt_tokens},
+                        {"seconds", until[std::size_t(stays[i].second)] - until[std::size_t(stays[i].first)]}});
+  return {{"plain", {{"requests", requests}, {"steps", steps}, {"seconds", until.back()}}}};
+}
+
+const std::vector<Shape> kShapes = {{5, 10}, {9, 30}, {2, 7}, {7, 12}, {4, 50}, {3, 20}, {8, 9}, {13, 40}};
+
+TEST(ClosedLoop, FindsWhatStepsCost) {
+  const auto loop = closed_loop_of(json::array({queue_of(kShapes, 0.5, 0.01, 0.002)}), "plain", 2);
+  ASSERT_TRUE(loop);
+  EXPECT_EQ(loop->requests.size(), kShapes.size());
+  EXPECT_NEAR(loop->step, 0.5, 1e-3);
+  EXPECT_NEAR(loop->row, 0.01, 1e-4);
+  EXPECT_NEAR(loop->prompt_token, 0.002, 1e-5);
+}
+
+// Where all prompts are alike the queue is the same again.
+TEST(ClosedLoop, OfEqualPromptsDoesNotVary) {
+  const auto loop = closed_loop_of(json::array({queue_of(std::vector<Shape>(9, {5, 10}), 0.5, 0.01, 0)}), "plain", 2);
+  ASSERT_TRUE(loop);
+  const ServedAgain again = served_again(*loop);
+  ASSERT_EQ(again.whole.size(), std::size_t(kResamples));
+  for (int b = 0; b < kResamples; ++b) {
+    EXPECT_NEAR(again.whole[std::size_t(b)], 0, 1e-12);
+    EXPECT_NEAR(again.steady[std::size_t(b)], 0, 1e-12);
+  }
+}
+
+// By hand: with steps alone, a resample of one prompt in all places takes ceil(8 / 2) times its rounds, and all emit
+// two tokens a round.
+TEST(ClosedLoop, RunsTheQueueOfTheDrawnPrompts) {
+  ClosedLoop loop;
+  loop.places = 2, loop.step = 1;
+  for (int p = 0; p < 3; ++p) loop.requests.push_back({p, p == 2 ? 4.0 : 1.0, 1, 1, 1, 1});
+  const ServedAgain again = served_again(loop);
+  double all = 0;
+  std::vector<double> seconds;
+  for (int b = 0; b < kResamples; ++b) {
+    double free[2] = {};
+    for (int p = 0; p < 3; ++p) *std::ranges::min_element(free) += resampled_prompt(b, p, 3) == 2 ? 4 : 1;
+    seconds.push_back(std::max(free[0], free[1])), all += seconds.back();
+  }
+  for (int b = 0; b < kResamples; ++b)
+    EXPECT_NEAR(again.whole[std::size_t(b)], std::log(all / kResamples / seconds[std::size_t(b)]), 1e-12);
+}
+
+// Requests of one prompt go together: they are replaced by those of one other prompt.
+TEST(ClosedLoop, PromptsBringAllTheirRequests) {
+  ClosedLoop loop;
+  loop.places = 1, loop.row = 1;
+  for (int i = 0; i < 6; ++i) loop.requests.push_back({i % 2, 1, i % 2 ? 3.0 : 1.0, 1, 1, 1});
+  std::set<long> seen;
+  for (const double deviation : served_again(loop).whole) seen.insert(std::lround(1e6 * deviation));
+  EXPECT_EQ(seen.size(), 3) << "both prompts, or one of them three times twice";
+}
+
+TEST(ClosedLoop, IsNotRunAgainWhereItIsNotTheQueueThatWasMeasured) {
+  const json good = queue_of(kShapes, 0.5, 0.01, 0.002);
+  const auto known = [](const json& a, const json& b) {
+    return closed_loop_of(json::array({a, b}), "plain", 2).has_value();
+  };
+  EXPECT_TRUE(known(good, good));
+  json failed = good, other = good, waited = good;
+  failed["plain"]["requests"][3]["finish"] = "failed";
+  other["plain"]["requests"].erase(7);
+  waited["plain"]["steps"] = 2 * good["plain"]["steps"].get<int>();
+  for (const json& bad : {failed, other, waited}) EXPECT_FALSE(known(good, bad));
+}
+
+TEST(ClosedLoop, TurnsOfAConversationKeepAPlace) {
+  json line = queue_of({{5, 10}, {9, 30}, {4, 7}, {7, 12}}, 0.5, 0.01, 0.002);
+  json& requests = line["plain"]["requests"];
+  requests[2]["prompt"] = 0, requests[2]["turn"] = 1;
+  const auto loop = closed_loop_of(json::array({line}), "plain", 2);
+  ASSERT_TRUE(loop);
+  ASSERT_EQ(loop->requests.size(), 3);
+  EXPECT_EQ(loop->requests[0].rounds, 9);
+  EXPECT_EQ(loop->requests[0].prompt_tokens, 17);
+}
+
+// Intervals of a batch that cannot be run again say so.
+TEST(ClosedLoop, SharesAreMarked) {
+  json line = worked_line();
+  const auto marked = [&] { return show({line}, {"markdown", {"main"}, 118}).find(", shares") != std::string::npos; };
+  EXPECT_FALSE(marked());
+  line["run"]["engine"]["batch"] = 2;
+  for (json& repeat : line["repeats"])
+    for (const char* side : {"speculative", "baseline"}) repeat[side]["steps"] = 1000;
+  EXPECT_TRUE(marked());
+}
+
+// A few experiments of the nightly simulation: shares of the time cover nearly all truths, and are much wider.
+TEST(ClosedLoop, IntervalsCoverAsTheySayAtBatch64) {
+  LoopCoverages coverage;
+  std::mt19937 random(1);
+  const std::vector<FittedLoop> loops = fitted_loops(64);
+  for (std::size_t i = 0; i < loops.size(); i += 3) coverage.add(loops[i], 384, 20, 100, random);
+  EXPECT_GE(coverage.speedup.share(), 0.9);
+  EXPECT_LT(coverage.speedup.share(), 0.99);
+  EXPECT_GE(coverage.speedup.share_of_shares(), 0.99);
+  EXPECT_LT(coverage.speedup.width, 0.8 * coverage.speedup.width_of_shares);
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -11,6 +11,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("draft_dynamic", draft_dynamic());
   registries.drafters.add("eagle", eagle());
   registries.drafters.add("eagle3", eagle3());
+  registries.drafters.add("mtp", mtp());
 
   registries.policies.add("fixed", fixed());
 }

@@ -13,6 +13,7 @@ Entry<Drafter> draft_tree();
 Entry<Drafter> draft_dynamic();
 Entry<Drafter> eagle();
 Entry<Drafter> eagle3();
+Entry<Drafter> mtp();
 
 Entry<LengthPolicy> fixed();
 

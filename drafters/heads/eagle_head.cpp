@@ -80,24 +80,18 @@ void add_products(Backend& b, const Tensor& to, const Products& all, const Tenso
 
 EagleHead::EagleHead(Backend& backend, const EagleFiles& files, const Ends& ends, const ModelInfo& target,
                      const std::string& dtype)
-    : form_(files.form), ends_(ends), epsilon_(float(files.form.layer.norm_epsilon)) {
-  const ModelConfig& c = form_.layer;
+    : StateHead(backend, files.form.layer, ends, target, files.name), form_(files.form) {
   expect_target(form_, target, files.name);
-  info_ = target;
-  info_.name = files.name, info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
-  info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype);
-  info_.kv.expect_heads(info_.name);
   const auto tensors = files.tensors();
   const WeightLoader load(backend, shapes_of(form_, target.vocab), *tensors, dtype, "auto");
-  if (form_.own_embedding) embedding_ = load.one("embed_tokens");
+  if (own_embedding_ = form_.own_embedding; own_embedding_) embedding_ = load.one("embed_tokens");
   load_states(load);
-  layers_.emplace_back(load, c, kLayer, DecoderLayer::Projections::none);
-  for (int l = 1; l < c.layers; ++l) layers_.emplace_back(load, c, layer_name(l));
-  if (form_.draft_vocab > 0) head_ = load.one("lm_head");
+  layers_.emplace_back(load, form_.layer, kLayer, DecoderLayer::Projections::none);
+  for (int l = 1; l < form_.layer.layers; ++l) layers_.emplace_back(load, form_.layer, layer_name(l));
+  if (own_head_ = form_.draft_vocab > 0; own_head_) head_ = load.one("lm_head");
   if (!files.ids.empty()) ids_ = backend.upload(Tensor::host_copy<std::int32_t>(files.ids, DType::i32));
+  norm_output_ = form_.norm_output;
   files.expect_all_read();
-  const auto frequencies = c.rope_frequencies();
-  frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }
 
@@ -149,30 +143,13 @@ Tensor EagleHead::first_input(Backend& b, const Tensor& embedded, const Tensor& 
   return form_.norm_before_residual ? normed : g;
 }
 
-Tensor EagleHead::logits(Backend& b, const Tensor& x, const Tensor& to) const {
-  const Weight& head = form_.draft_vocab > 0 ? head_ : ends_.head;
-  const Tensor all = to ? to : b.allocate({x.dim(0), info_.vocab}, DType::f32);
-  if (ids_)
-    b.spread(b.linear(x, head), ids_, all);
-  else
-    b.linear_to(all, x, head);
-  return all;
-}
-
-Output EagleHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
-  if (!rows.taps.empty()) expect_tokens_alone(rows, info_.name);
-  if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
+Tensor EagleHead::stream(Backend& b, const Tensor& embedded, const Rows& rows, std::span<const KvLayer> kv) const {
   Tensor qkv;
-  Tensor x = first_input(b, b.embed(form_.own_embedding ? embedding_ : ends_.embedding, rows.tokens), rows.inputs, qkv);
+  const Tensor x = first_input(b, embedded, rows.inputs, qkv);
   layers_[0].attend(b, x, qkv, rows.layout, kv[0], frequencies_);
   layers_[0].feed_forward(b, x);
   for (std::size_t l = 1; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
-  if (!rows.wanted) return {};
-  if (!rows.all_wanted) x = b.gather(x, rows.wanted);
-  const Tensor normed = norm_ ? b.rms_norm(x, norm_, epsilon_) : x;
-  Tensor features = form_.norm_output ? normed : x;
-  if (rows.features) b.copy(features, rows.features), features = rows.features;
-  return {logits(b, normed, rows.logits), features};
+  return x;
 }
 
 }  // namespace foretoken

@@ -74,17 +74,21 @@ class Target:
         return found, rms(x, w["model.norm.weight"], c["rms_norm_eps"])
 
 
+def layer_prefix(form):
+    return form["layer"] if "layer" in form else "midlayer." if form.get("authors") else "layers.0."
+
+
 class Head:
     """One head: its rows are fed once each, real ones with states of the target, drafted ones with its own output."""
 
     def __init__(self, target, weights, form):
         self.target, self.w, self.form = target, {n: t.float() for n, t in weights.items() if t.is_floating_point()}, form
         self.d2t = weights.get("d2t")
-        self.layer = "midlayer." if form.get("authors") else "layers.0."
+        self.layer = layer_prefix(form)
 
     def feature(self, tokens):
         states, normed = self.target.states(tokens)
-        if self.form["generation"] == 1:
+        if self.form["generation"] in (1, "mtp"):
             return normed
         picked = [states[k] for k in self.form["taps"]]
         if self.form.get("fc_norm"):
@@ -95,7 +99,11 @@ class Head:
         """All rows of one path: token i + 1 beside feature i. Gives the layer's output of each row."""
         w, at, theta = self.w, self.layer, self.form["theta"]
         e = self.target.w["model.embed_tokens.weight"][tokens]
-        if self.form["generation"] == 1:
+        if self.form["generation"] == "mtp":
+            pair = [rms(e, self.gain("embedding_norm")), rms(features, self.gain("state_norm"))]
+            x = torch.cat(pair[::-1] if self.form.get("state_first") else pair, -1) @ w[self.form["names"]["fc"]].T
+            z = rms(x, self.gain("input"))
+        elif self.form["generation"] == 1:
             x = torch.cat([e, features], -1) @ w["fc.weight"].T + w["fc.bias"]
             z = x
         else:
@@ -103,12 +111,21 @@ class Head:
             normed = rms(g, w[at + "hidden_norm.weight"])
             z = torch.cat([rms(e, w[at + "input_layernorm.weight"]), normed], -1)
             x = normed if self.form.get("norm_before_residual") else g
-        q, k, v = (z @ w[at + f"self_attn.{n}_proj.weight"].T for n in "qkv")
+        q, k, v = (z @ w[at + f"self_attn.{n}_proj.weight"].T + w.get(at + f"self_attn.{n}_proj.bias", 0)
+                   for n in "qkv")
         norms = [w[at + f"self_attn.{n}_norm.weight"] for n in "qk"] if self.form.get("head_norms") else None
         x = x + attention(q, k, v, HEADS, KV_HEADS, positions, theta, norms) @ w[at + "self_attn.o_proj.weight"].T
-        return x + feed_forward(rms(x, w[at + "post_attention_layernorm.weight"]), w, at + "mlp.")
+        return x + feed_forward(rms(x, self.gain("post")), w, at + "mlp.")
+
+    def gain(self, part):
+        """Of a norm; Qwen's modules store it less 1."""
+        names = {"input": self.layer + "input_layernorm.weight", "post": self.layer + "post_attention_layernorm.weight",
+                 "norm": "norm.weight"} | self.form.get("names", {})
+        return self.w[names[part]] + (1 if self.form.get("unit_offset") else 0)
 
     def logits(self, y):
+        if self.form["generation"] == "mtp":
+            return rms(y, self.gain("norm")) @ self.target.w["lm_head.weight"].T
         if self.form["generation"] == 1:
             return y @ self.target.w["lm_head.weight"].T
         part = rms(y, self.w["norm.weight"]) @ self.w["lm_head.weight"].T
@@ -128,7 +145,7 @@ class Head:
                 features.append(own)
                 fed.append(draft)
             y = self.forward(torch.tensor(fed), torch.stack(features), torch.arange(len(fed)))[-1]
-            own = rms(y, self.w["norm.weight"]) if self.form.get("norm_output") else y
+            own = rms(y, self.gain("norm")) if self.form.get("norm_output") else y
             found.append(self.logits(y))
         return found
 
@@ -177,6 +194,20 @@ HEADS_OF = {
         {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": len(IDS),
          "eagle_aux_hidden_state_layer_ids": [2, 0, 1], "fc_norm": True, "norm_output": True,
          "norm_before_residual": False, "transformer_layer_config": {"model_type": "llama", **LAYER}}),
+    "mtp_mimo": (
+        {"generation": "mtp", "theta": 640000.0, "state_first": True, "norm_output": True, "bias": True,
+         "layer": "model.mtp_layers.0.",
+         "names": {"fc": "model.mtp_layers.0.input_proj.weight", "norm": "model.mtp_layers.0.final_layernorm.weight",
+                   "embedding_norm": "model.mtp_layers.0.token_layernorm.weight",
+                   "state_norm": "model.mtp_layers.0.hidden_layernorm.weight"}},
+        {"architectures": ["MiMoForCausalLM"], "model_type": "mimo", "num_nextn_predict_layers": 1,
+         "rope_theta": 640000.0, **LAYER, "num_hidden_layers": 2}),
+    "mtp_qwen": (
+        {"generation": "mtp", "theta": 10000.0, "norm_output": True, "unit_offset": True, "layer": "mtp.layers.0.",
+         "names": {"fc": "mtp.fc.weight", "norm": "mtp.norm.weight",
+                   "embedding_norm": "mtp.pre_fc_norm_embedding.weight",
+                   "state_norm": "mtp.pre_fc_norm_hidden.weight"}},
+        {"architectures": ["LlamaForCausalLM"], "mtp_num_hidden_layers": 1, **LAYER, "num_hidden_layers": 2}),
 }
 
 # What is fed in turn: the tokens of the sequence, and drafts of which the next sequence has accepted none, one or all.
@@ -187,17 +218,25 @@ ROUNDS = [([1, 7, 33, 20, 5, 60], [40, 9, 3]), ([1, 7, 33, 20, 5, 60, 40, 31], [
 
 def write(name, seed):
     form, config = HEADS_OF[name]
-    first = form["generation"] == 1
-    at = "midlayer." if form.get("authors") else "layers.0."
-    shapes = layer_shapes(at, WIDTH if first else 2 * WIDTH, form["generation"], form.get("head_norms"))
-    shapes["fc.weight"] = (WIDTH, WIDTH * (2 if first else len(form["taps"])))
+    first, mtp = form["generation"] == 1, form["generation"] == "mtp"
+    at = layer_prefix(form)
+    shapes = layer_shapes(at, WIDTH if first or mtp else 2 * WIDTH, form["generation"], form.get("head_norms"))
+    if mtp:
+        shapes |= {name: (WIDTH, 2 * WIDTH) if part == "fc" else (WIDTH,) for part, name in form["names"].items()}
+        shapes[at + "input_layernorm.weight"] = (WIDTH,)
+        if form.get("bias"):
+            shapes |= {at + f"self_attn.{n}_proj.bias": ((HEADS if n == "q" else KV_HEADS) * HEAD,) for n in "qkv"}
+    else:
+        shapes["fc.weight"] = (WIDTH, WIDTH * (2 if first else len(form["taps"])))
     if first:
         shapes["fc.bias"] = (WIDTH,)
-    else:
+    elif not mtp:
         shapes |= {"norm.weight": (WIDTH,), "lm_head.weight": (len(IDS) if form.get("draft_vocab") else VOCAB, WIDTH)}
         for i in range(len(form["taps"]) if form.get("fc_norm") else 0):
             shapes[f"fc_norm.{i}.weight"] = (WIDTH,)
     weights = random_weights(seed, shapes)
+    if form.get("unit_offset"):
+        weights |= {n: (t.float() - 1).bfloat16() for n, t in weights.items() if t.ndim == 1 and "norm" in n}
     if form.get("draft_vocab"):
         weights["d2t"] = torch.tensor(IDS) - torch.arange(len(IDS))
         weights["t2d"] = torch.tensor([t in IDS for t in range(VOCAB)])

@@ -1,10 +1,11 @@
-// Heads of the EAGLE family in their published layouts: logits along a decode with accepted and rejected drafts, as
+// Heads on states of the target in their published layouts: logits along a decode with accepted and rejected drafts, as
 // tests/golden/heads_golden.py has them, and what is refused.
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "drafters/heads/eagle_head.h"
+#include "drafters/heads/mtp_head.h"
 #include "experiments/conformance/target_states.h"
 #include "framework/components/round_model.h"
 #include "tests/support/sentence.h"
@@ -24,10 +25,19 @@ struct HeadByHand {
   explicit HeadByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}
 
   void open(const std::string& name) {
-    files = open_eagle((kHeads / name).string(), generation_of(name), models.target->info());
-    head = std::make_shared<EagleHead>(*backend, files, host.ends(), models.target->info(), "f32");
-    model.emplace(host, head, files.form.taps);
-    states.emplace(*backend, models, files.form.taps);
+    const std::string path = (kHeads / name).string();
+    const ModelInfo& target = models.target->info();
+    taps = {kNormed};
+    std::shared_ptr<Model> head;
+    if (name.starts_with("mtp")) {
+      head = std::make_shared<MtpHead>(*backend, open_mtp(path, target), host.ends(), target, "f32");
+    } else {
+      const EagleFiles files = open_eagle(path, generation_of(name), target);
+      head = std::make_shared<EagleHead>(*backend, files, host.ends(), target, "f32");
+      taps = files.form.taps;
+    }
+    model.emplace(host, head, taps);
+    states.emplace(*backend, models, taps);
   }
   // The logits after the last token of the sequence, and after each of the drafts.
   std::vector<std::vector<float>> round(const Tokens& tokens, const Tokens& drafts) {
@@ -54,14 +64,13 @@ struct HeadByHand {
   Registries registries = all_registries();
   PagePool pool{*backend, 1 << 16, 64};
   Host host{*backend, pool, models.target->info(), {}, false, {models.target, &registries}};
-  EagleFiles files;
-  std::shared_ptr<EagleHead> head;
+  std::vector<Tap> taps;
   std::optional<RoundModel> model;
   std::optional<TargetStates> states;
   Sequence sequence;
 };
 
-struct EagleHeads : ::testing::TestWithParam<const char*> {
+struct Heads : ::testing::TestWithParam<const char*> {
   static nlohmann::json golden() { return nlohmann::json::parse(std::ifstream(kHeads / GetParam() / "golden.json")); }
   // The greatest difference from the golden logits; tokens that the draft lacks are -infinity in both.
   static double error(HeadByHand& by_hand) {
@@ -79,20 +88,21 @@ struct EagleHeads : ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(EagleHeads, GiveTheLogitsOfTheirPapers) {
+TEST_P(Heads, GiveTheLogitsOfTheirPapers) {
   HeadByHand by_hand(make_reference_backend());
   by_hand.open(GetParam());
-  EXPECT_EQ(by_hand.files.form.taps, golden().at("taps").get<std::vector<Tap>>());
+  EXPECT_EQ(by_hand.taps, golden().at("taps").get<std::vector<Tap>>());
   EXPECT_LT(error(by_hand), 2e-5);
 }
 
-TEST_P(EagleHeads, GiveThemOnTheCpu) {
+TEST_P(Heads, GiveThemOnTheCpu) {
   HeadByHand by_hand(cpu_backend(2));
   by_hand.open(GetParam());
   EXPECT_LT(error(by_hand), 0.05);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, EagleHeads, testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31"),
+INSTANTIATE_TEST_SUITE_P(Layouts, Heads,
+                         testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31", "mtp_mimo", "mtp_qwen"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(EagleFiles, OfAnotherGenerationNameItsDrafter) {

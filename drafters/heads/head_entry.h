@@ -1,0 +1,25 @@
+// The entry of a drafter whose model is a head on states of the target: its options, how its trees grow, and the head
+// itself, which all engines of a sweep share.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "drafters/growth.h"
+
+namespace foretoken {
+
+struct HeadKind {
+  std::string name;  // of the drafter
+  std::string summary, source;
+  // The states that the head reads, before it is loaded.
+  std::function<std::vector<Tap>(const nlohmann::json& head, const ModelInfo& target)> taps;
+  // `dtype`: of the weights.
+  std::function<std::shared_ptr<Model>(const nlohmann::json& head, const std::string& dtype, Host& host)> load;
+  std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
+};
+
+Entry<Drafter> head_entry(HeadKind kind);
+
+}  // namespace foretoken

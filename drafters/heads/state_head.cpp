@@ -1,0 +1,34 @@
+#include "drafters/heads/state_head.h"
+
+#include "kernels/error.h"
+
+namespace foretoken {
+
+StateHead::StateHead(Backend& backend, const ModelConfig& c, const Ends& ends, const ModelInfo& target,
+                     std::string name)
+    : info_(target), ends_(ends), epsilon_(float(c.norm_epsilon)) {
+  info_.name = std::move(name), info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
+  info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype);
+  info_.kv.expect_heads(info_.name);
+  const auto frequencies = c.rope_frequencies();
+  frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
+}
+
+Output StateHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
+  if (!rows.taps.empty()) expect_tokens_alone(rows, info_.name);
+  if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
+  Tensor x = stream(b, b.embed(own_embedding_ ? embedding_ : ends_.embedding, rows.tokens), rows, kv);
+  if (!rows.wanted) return {};
+  if (!rows.all_wanted) x = b.gather(x, rows.wanted);
+  const Tensor normed = norm_ ? b.rms_norm(x, norm_, epsilon_) : x;
+  Output out{rows.logits ? rows.logits : b.allocate({x.dim(0), info_.vocab}, DType::f32), norm_output_ ? normed : x};
+  if (rows.features) b.copy(out.features, rows.features), out.features = rows.features;
+  const Weight& head = own_head_ ? head_ : ends_.head;
+  if (ids_)
+    b.spread(b.linear(normed, head), ids_, out.logits);
+  else
+    b.linear_to(out.logits, normed, head);
+  return out;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,40 @@
+// What draft heads on states of the target have in common: they embed tokens, make a residual stream of them and of the
+// states, and turn it into logits of the target's vocabulary and features for the next level. This module must not know
+// how the stream is made.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "framework/model/config.h"
+#include "framework/model/model.h"
+#include "framework/model/weight_loader.h"
+
+namespace foretoken {
+
+class StateHead : public Model {
+ public:
+  const ModelInfo& info() const override { return info_; }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) final;
+  bool replays() const override { return true; }
+  bool features() const override { return true; }
+
+ protected:
+  // `layer`: of its decoder layers. `ends`: of the target, which must outlive the head; `target`: whose vocabulary and
+  // type of cache the head has.
+  StateHead(Backend& backend, const ModelConfig& layer, const Ends& ends, const ModelInfo& target, std::string name);
+  // embedded f32 [rows, width], rows.inputs f32 [rows, states] -> f32 [rows, width]; both may be changed.
+  virtual Tensor stream(Backend& backend, const Tensor& embedded, const Rows& rows,
+                        std::span<const KvLayer> kv) const = 0;
+
+  ModelInfo info_;
+  const Ends& ends_;
+  float epsilon_;
+  Tensor frequencies_;       // f32 [head_size / 2]
+  Weight embedding_, head_;  // absent: the target's
+  bool own_embedding_ = false, own_head_ = false;
+  Tensor ids_;                // i32 [draft vocabulary]: tokens of the target; absent where it is the same
+  Tensor norm_;               // f32 [width], before the head; absent: none
+  bool norm_output_ = false;  // features are behind that norm
+};
+
+}  // namespace foretoken

@@ -12,6 +12,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("eagle", eagle());
   registries.drafters.add("eagle3", eagle3());
   registries.drafters.add("mtp", mtp());
+  registries.drafters.add("pard", pard());
 
   registries.policies.add("fixed", fixed());
 }

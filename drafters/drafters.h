@@ -14,6 +14,7 @@ Entry<Drafter> draft_dynamic();
 Entry<Drafter> eagle();
 Entry<Drafter> eagle3();
 Entry<Drafter> mtp();
+Entry<Drafter> pard();
 
 Entry<LengthPolicy> fixed();
 

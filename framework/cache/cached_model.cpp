@@ -112,7 +112,6 @@ void CachedModel::feed(std::span<const Segment> segments) {
     const std::uint64_t* inputs = s.inputs.data();
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
-      held.pending.back().approximate = s.approximate;
       unordered_.push_back({int(held_.size()), row, held.row_layout(row), *tokens.known.row<Token>(at),
                             held.pending.back().drawn, inputs});
       inputs += inputs_.pieces;
@@ -129,6 +128,7 @@ void CachedModel::feed(std::span<const Segment> segments) {
       wanted_.push_back(std::int32_t(unordered_.size()));
       const int parent = n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n);
       (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
+      held.pending.back().approximate = n >= s.approximate;
     }
     held_.push_back(&held);
   }

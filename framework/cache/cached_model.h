@@ -25,8 +25,8 @@ struct Segment {
   // Device addresses of the rows' features: RowInputs::pieces for each row. The same form for all segments of a
   // forward.
   std::span<const std::uint64_t> inputs = {};
-  // The rows are never kept: what they were computed from is not what the target will have there.
-  bool approximate = false;
+  // Nodes from this one on are never kept: what they are computed from is not what the sequence will have there.
+  int approximate = 1 << 30;
   // Not implemented, an Error in run():
   bool mutual = false;  // the rows attend to one another, not to ancestors only (block drafters)
 };

@@ -52,7 +52,7 @@ Output RoundModel::run(std::span<const Segment> segments) {
   std::vector<Segment> fed(segments.begin(), segments.end());
   for (std::size_t i = 0; i < fed.size(); ++i) {
     fed[i].inputs = std::span(inputs_).subspan(begins[i], begins[i + 1] - begins[i]);
-    fed[i].approximate = drafted;
+    if (drafted) fed[i].approximate = fed[i].begin;
   }
   const HiddenStates& states = hidden_.at(segments.front().sequence->id);
   const Output out = model_->run(fed, drafted ? RowInputs{1, model_->info().width}

@@ -155,6 +155,7 @@ ModelConfig read_config(const json& j, const std::string& where) {
   if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
+  if (const auto mask = token_ids(config, "pard_token", m.vocab); !mask.empty()) m.mask = mask.front();
   return m;
 }
 

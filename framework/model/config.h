@@ -39,6 +39,7 @@ struct ModelConfig {
   int window = 0;           // sliding_window: a row attends to so many positions, itself included; 0: all
   std::vector<int> eos;     // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
+  std::optional<int> mask;  // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
   std::shared_ptr<const Quantization> quantization;  // quantization_config; absent: matrices are dense
 
   // Reads DIR/config.json. Anything that the project does not implement (another architecture or activation, windows of

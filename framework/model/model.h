@@ -65,6 +65,7 @@ struct ModelInfo {
   std::vector<Token> stop_tokens;  // end of sequence, from the checkpoint
   std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, in the backend's format
   std::int64_t table_bytes = 0;    // of an embedding besides, where it is not the head's memory
+  Token mask = -1;                 // stands for a token that is not known, in a parallel drafter's rows; -1: none
   std::int64_t memory() const { return weight_bytes + table_bytes; }
 };
 

@@ -31,7 +31,9 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
                      const std::string& kv_dtype) {
   const KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend), c.window};
   kv.expect_heads(name);
-  return {std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
+  ModelInfo info{std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
+  info.mask = c.mask.value_or(-1);
+  return info;
 }
 
 Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,

@@ -1,0 +1,92 @@
+// A smaller model drafts a chain in one forward: it reads the tokens that it lacks and then mask tokens, and the
+// distribution at each mask is that of the next token but so many (An et al. 2025, PARD, arXiv 2504.18583). No draft
+// knows the tokens of the ones before it, so each is drawn from a marginal. Rows of masks are never kept.
+#include "drafters/drafters.h"
+#include "framework/components/round_model.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+class Pard : public Drafter {
+ public:
+  Pard(Host& host, RoundModel model, Token mask, std::optional<float> temperature)
+      : backend_(host.backend()), model_(std::move(model)), mask_(mask), temperature_(temperature) {}
+
+  void forget(const Sequence& sequence) override { model_.forget(sequence); }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests), fed = rooted(backend_, requests);
+    for (std::size_t i = 0; i < fed.size(); ++i)
+      for (int node = 1; node < drafts(requests[i]); ++node) fed[i].guess(node - 1, mask_);
+    auto [segments, active] =
+        model_.begin(requests, fed, [this](const DraftRequest& r) { return std::max(1, drafts(r)); });
+    if (segments.empty()) return trees;
+    for (Segment& s : segments) s.approximate = 1;
+    const Output out = model_.run(segments);
+    if (active.empty()) return trees;
+    std::vector<DistributionAfter> rows;
+    std::vector<TokenDraw> draws;
+    for (const int i : active)
+      for (int node = 0; node < fed[std::size_t(i)].nodes; ++node) {
+        const DraftRequest& r = requests[std::size_t(i)];
+        Warp warp = r.sequence->sampling.warp();
+        if (temperature_) warp.temperature = *temperature_;
+        rows.push_back({r.sequence, &fed[std::size_t(i)], node, warp});
+        draws.push_back(r.draw(node + 1, node + 1));
+        draws.back().to = trees[std::size_t(i)].tokens.row<Token>(node + 1);
+      }
+    const Distributions distributions = model_.distributions(out, rows);
+    backend_.draw(distributions, draws, {});
+    int row = 0;
+    for (const int i : active) {
+      DraftTree& tree = trees[std::size_t(i)];
+      for (int node = 0; node < fed[std::size_t(i)].nodes; ++node) {
+        tree.grow(node, Drawn::marginals);
+        tree.q.distributions.push_back(distributions.slice(row++, 1));
+      }
+    }
+    return trees;
+  }
+
+ private:
+  int drafts(const DraftRequest& r) const { return model_.budget(r).chain(); }
+
+  Backend& backend_;
+  RoundModel model_;
+  Token mask_;
+  std::optional<float> temperature_;
+};
+
+Token mask_of(const nlohmann::json& o, const ModelInfo& model) {
+  const Token mask = o.at("mask").is_null() ? model.mask : o.at("mask").get<Token>();
+  if (mask < 0)
+    throw Error(
+        "the draft model " + model.name +
+        " names no \"pard_token\" in its config.json; choose one that was trained to draft in parallel, or give "
+        "the drafter 'pard' its 'mask'");
+  if (mask >= model.vocab)
+    throw Error("'mask' of the drafter 'pard' is " + std::to_string(mask) + ", but " + model.name + " has " +
+                std::to_string(model.vocab) + " tokens");
+  return mask;
+}
+
+}  // namespace
+
+Entry<Drafter> pard() {
+  return {"a chain from one forward of a smaller model that reads mask tokens",
+          "arXiv 2504.18583",
+          with_model({{"mask", "integer", nullptr, "the mask token; null: \"pard_token\" of the model's config.json",
+                       true, 0, 1 << 24},
+                      draft_temperature()}),
+          [](const nlohmann::json& o, Host& host) {
+            std::shared_ptr<Model> model = host.load(ModelChoice::read(o.at("model")));
+            const Token mask = mask_of(o, model->info());
+            return std::make_unique<Pard>(host, RoundModel(host, std::move(model)), mask,
+                                          read_draft_temperature(o, "pard"));
+          },
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::marginals}}; },
+          {{{"mask", 0}}, {{"mask", 1}, {"temperature", 0.5}}}};
+}
+
+}  // namespace foretoken

@@ -196,9 +196,9 @@ TEST_F(MadeModels, OnesOfOtherRunsAreGoneWhenPagesAreMade) {
   EXPECT_TRUE(large.expired());
 }
 
-TEST_F(MadeModels, AnotherVocabularyIsRefused) {
-  const std::string sentence = line(run({{"target", {{"inflate", shape_}}}})).value("error", "");
-  EXPECT_TRUE(says(sentence, "experiments/models/draft has another vocabulary", "inflated to " + shape_));
+// The shape has rows for tokens that the tokenizer of both lacks.
+TEST_F(MadeModels, ADraftModelNeedsNoRowsForPadding) {
+  EXPECT_EQ(line(run({{"target", {{"inflate", shape_}}}})).value("error", ""), "");
 }
 
 TEST_F(MadeModels, WhatCannotBeMadeIsRefused) {

@@ -8,6 +8,7 @@
 #include "drafters/heads/mtp_head.h"
 #include "experiments/conformance/target_states.h"
 #include "framework/components/round_model.h"
+#include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
 
@@ -127,6 +128,23 @@ TEST(EagleFiles, OfAnotherTargetAreRefused) {
   other = by_hand.models.target->info(), other.kv.layers.resize(1);
   EXPECT_TRUE(says(sentence_of([&] { open_eagle((kHeads / "eagle3").string(), 3, other); }),
                    "eagle_aux_hidden_state_layer_ids", "1 layers"));
+}
+
+TEST(HeadFiles, APickleIsRefusedWithItsRemedy) {
+  const TemporaryFolder folder;
+  folder.write("config.json", "{}"), folder.write("pytorch_model.bin", "PK");
+  HeadByHand by_hand(make_reference_backend());
+  EXPECT_TRUE(says(sentence_of([&] { open_eagle(folder.path().string(), 3, by_hand.models.target->info()); }),
+                   "pytorch_model.bin is a Python pickle", "experiments/models/convert_head.py"));
+}
+
+TEST(HeadFiles, WhatIsNoHeadIsNamed) {
+  HeadByHand by_hand(make_reference_backend());
+  const ModelInfo& target = by_hand.models.target->info();
+  const std::string llama = (fs::path(FORETOKEN_SOURCE_DIR) / "tests/data/models/llama2").string();
+  EXPECT_TRUE(says(sentence_of([&] { open_eagle(llama, 3, target); }), "no head of the EAGLE family"));
+  EXPECT_TRUE(says(sentence_of([&] { open_mtp(llama, target); }), "no module for multi-token prediction",
+                   "model.layers.2.eh_proj"));
 }
 
 }  // namespace

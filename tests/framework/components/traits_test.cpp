@@ -36,7 +36,7 @@ TEST(Traits, WhatAComponentIsGivenBeginsWithNothing) {
   const DraftRequest request;
   EXPECT_EQ(request.sequence, nullptr);
   EXPECT_EQ(request.rows, 0);
-  EXPECT_TRUE(!request.race && request.hidden.empty() && !request.budget.drafts());
+  EXPECT_TRUE(!request.race && request.hidden.rows() == 0 && !request.budget.drafts());
   Verdict verdict;
   EXPECT_EQ(verdict.length, 0);
   EXPECT_EQ(verdict.next, -1);

@@ -104,7 +104,8 @@ std::vector<std::int32_t> ids_in(const HeadTensors& tensors, int draft_vocab, in
                 " they are; it belongs to another target, or is incomplete");
   }
   const Tensor offsets = tensors.tensor("d2t", {draft_vocab});
-  if (offsets.dtype() != DType::i64) throw Error(tensors.where() + ": the tensor 'd2t' must be I64; download it again");
+  if (offsets.dtype() != DType::i64)
+    throw Error(tensors.where() + ": the tensor 'd2t' must be I64; the file is no published head");
   std::vector<std::int32_t> ids;
   std::set<std::int64_t> seen;
   for (std::int64_t i = 0; i < draft_vocab; ++i) {

@@ -41,7 +41,7 @@ HeadTensors::HeadTensors(const fs::path& directory, const Rename& known_as) : fi
       read_.insert(name);
     else if (!stored_.emplace(here, name).second)
       throw Error(where() + ": the tensors '" + stored_.at(here) + "' and '" + name + "' are both '" + here +
-                  "'; it mixes two layouts, download it again");
+                  "'; it mixes two layouts; choose the head as it was published");
   }
 }
 
@@ -52,7 +52,8 @@ Tensor HeadTensors::tensor(const std::string& name, const Shape& expected) const
   std::string whole = name;
   if (part != name.npos) whole.erase(part, std::strlen(".part0"));
   const auto stored = stored_.find(whole);
-  if (stored == stored_.end()) throw Error(where() + " has no tensor '" + whole + "'; download it again");
+  if (stored == stored_.end())
+    throw Error(where() + " has no tensor '" + whole + "'; it is no whole head of this kind");
   read_.insert(stored->second);
   if (part == name.npos || expected.rank() != 2) return file_.tensor(stored->second, expected);
   const Tensor all = file_.tensor(stored->second);

@@ -21,22 +21,35 @@ std::string rows_of(Backend& backend, const KvCache& cache, SequenceId id, int n
   return all;
 }
 
+// What a head is fed besides tokens: states of the target, in the order in which the drafter names them.
+struct StatesFed {
+  std::vector<std::uint64_t> addresses;
+  RowInputs form;
+};
+StatesFed states_fed(const Engine& engine, const HiddenStates& states, int n) {
+  StatesFed fed{{}, {2 * int(engine.needs().hidden.size()), states.half(), states.dtype()}};
+  for (int at = 0; at < n; ++at)
+    for (const Tap tap : engine.needs().hidden)
+      for (const int half : {0, 1}) fed.addresses.push_back(states.address(at, tap, half));
+  return fed;
+}
+
 // Feeds the first n tokens at once to an empty cache.
-std::string fresh_rows(Backend& backend, std::shared_ptr<Model> model, const KvCache& like, const Sequence& sequence,
+std::string fresh_rows(Backend& backend, const CachedModel& like, const StatesFed& fed, const Sequence& sequence,
                        int n) {
-  const std::int64_t page_bytes = like.layers().front().pool.dim(1);
-  PagePool pool(backend, page_bytes, like.pages_for(n));
-  CachedModel fresh(backend, std::move(model), pool, false);
+  const std::int64_t page_bytes = like.cache().layers().front().pool.dim(1);
+  PagePool pool(backend, page_bytes, like.cache().pages_for(n));
+  CachedModel fresh(backend, like.model(), pool, false, {like.taps().begin(), like.taps().end()});
   (void)fresh.unseen(sequence);
   (void)fresh.reserve(sequence, n);
-  const Segment whole{&sequence, n, nullptr, 0};
-  (void)fresh.run({&whole, 1});
+  const Segment whole{&sequence, n, nullptr, 0, fed.addresses};
+  (void)fresh.run({&whole, 1}, fed.form);
   const std::string rows = rows_of(backend, fresh.cache(), sequence.id, n);
   fresh.forget(sequence);
   return rows;
 }
 
-void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence, Finding& f) {
+void check_cache(Backend& backend, Engine& engine, CachedModel& cached, const Sequence& sequence, Finding& f) {
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
   const int held = cache.settle(sequence);
@@ -46,7 +59,9 @@ void check_cache(Backend& backend, CachedModel& cached, const Sequence& sequence
   const int pages = int(cache.held(sequence.id).table.size());
   if (pages != cache.pages_for(held))
     f.fail(prefix + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
-  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, cached.model(), cache, sequence, held))
+  const StatesFed fed =
+      cached.model()->features() ? states_fed(engine, engine.target().hidden(sequence), held) : StatesFed{};
+  if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, cached, fed, sequence, held))
     f.fail(prefix + "keys and values differ from a fresh prefill's");
   ++f.cases;
 }
@@ -60,8 +75,8 @@ Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend
       run_scenario(subject, scenario, backend, models, requests,
                    [&](Engine& engine, const StepReport&, std::span<const Sequence* const> running) {
                      for (const Sequence* s : running) {
-                       check_cache(backend, engine.target(), *s, f);
-                       for (const auto& c : engine.host().caches()) check_cache(backend, *c, *s, f);
+                       check_cache(backend, engine, engine.target(), *s, f);
+                       for (const auto& c : engine.host().caches()) check_cache(backend, engine, *c, *s, f);
                      }
                    });
   if (outcome.pages_left != 0) f.fail(std::to_string(outcome.pages_left) + " pages are still held at the end");

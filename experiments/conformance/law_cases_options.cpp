@@ -12,7 +12,7 @@ using nlohmann::json;
 template <class T> void expect_made(const Registry<T>& registry, const json& config, const Registries& registries) {
   ReferenceBackend backend;
   const Models models = table_models({});
-  PagePool pool(backend, models.target->info().kv.page_bytes(1), 4);
+  PagePool pool(backend, 1 << 12, 4);
   Host host(backend, pool, models.target->info(), models.load, false, {models.target, &registries});
   (void)registry.make(config, host);
 }

@@ -64,7 +64,7 @@ class Round {
   }
 
   DraftTree propose(Forcing& chance) const {
-    PagePool pool(backend_, models_.target->info().kv.page_bytes(scenario_.engine.page_rows), 256);
+    PagePool pool(backend_, page_bytes_of(subject_, models_, scenario_.engine.page_rows), 256);
     Host host(backend_, pool, models_.target->info(), models_.load, false, {models_.target, &subject_.registries});
     const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);

@@ -15,7 +15,7 @@ constexpr int kVocab = 4;
 class Lives {
  public:
   Lives(const Subject& subject, HostBackend& backend, const Models& models)
-      : pool_(backend, models.target->info().kv.page_bytes(4), 512),
+      : pool_(backend, page_bytes_of(subject, models, 4), 512),
         host_(backend, pool_, models.target->info(), models.load, false, {models.target, &subject.registries}),
         drafter_(subject.registries.drafters.make(subject.configs.drafter, host_)),
         who_("the drafter '" + subject.configs.drafter.at("name").get<std::string>() + "'"),

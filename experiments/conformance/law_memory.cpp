@@ -97,7 +97,7 @@ class Fresh {
   // How the tree differs from a fresh drafter's; empty if it does not. With `shorter`, a tree of fewer nodes is not
   // compared.
   std::string difference_of(DraftRequest request, const DraftTree& tree, bool shorter, Finding& f) const {
-    PagePool pool(backend_, models_.target->info().kv.page_bytes(scenario_.engine.page_rows), 512);
+    PagePool pool(backend_, page_bytes_of(subject_, models_, scenario_.engine.page_rows), 512);
     Host host(backend_, pool, models_.target->info(), models_.load, false, {models_.target, &subject_.registries});
     const auto fresh = subject_.registries.drafters.make(subject_.configs.drafter, host);
     request.rows = 1 << 20;

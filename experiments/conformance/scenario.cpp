@@ -14,10 +14,11 @@ using nlohmann::json;
 
 // A Host without an engine.
 struct BareHost {
+  static constexpr std::int64_t kPageBytes = 1 << 12;  // for a position of any drafter's model
   explicit BareHost(const Registries& registries)
       : models(table_models({})),
         backend(make_reference_backend()),
-        pool(*backend, 64, 4),
+        pool(*backend, kPageBytes, 4),
         host(*backend, pool, models.target->info(), models.load, false, {models.target, &registries}) {}
   Models models;
   std::unique_ptr<Backend> backend;
@@ -81,6 +82,10 @@ std::string brief(const json& config) {
 }
 
 }  // namespace
+
+std::int64_t page_bytes_of(const Subject& subject, const Models& models, int rows) {
+  return as_served(subject.registries, subject.configs, models.target->info()).kv.page_bytes(rows);
+}
 
 std::string Subject::text() const {
   return brief(configs.drafter) + ", " + brief(configs.policy) + ", " + brief(configs.verifier);

@@ -88,6 +88,9 @@ using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                         std::span<const TestRequest> requests, const AfterStep& after = {});
 
+// Bytes of a page of an engine with these components, for so many positions of the target.
+std::int64_t page_bytes_of(const Subject& subject, const Models& models, int rows);
+
 // The result of a law.
 struct Finding {
   bool holds = true;

@@ -118,17 +118,14 @@ TEST(OpenModel, OfRandomWeightsOfAnyShape) {
   EXPECT_EQ(open_model(ModelChoice::read({{"random", folder.path().string()}}, nullptr), kAsGiven).config.vocab, 96);
 }
 
-TEST(TransformerRows, TapsAndFeaturesAreErrors) {
+TEST(TransformerRows, FeaturesAreErrors) {
   ModelConfig c = published_shape("llama-3.1-8b");
   c.vocab = 30, c.width = 16, c.ffn = 32, c.heads = 1, c.kv_heads = 1, c.head_size = 16, c.layers = 1;
   const auto backend = make_reference_backend();
   Transformer model(*backend, c, RandomWeights(1), "small", random_vocabulary(c.vocab));
-  const std::vector<int> taps{0};
-  Rows tapped, fed;
-  tapped.taps = taps, fed.inputs = Tensor::host({1, 16}, DType::f32);
-  EXPECT_TRUE(
-      says(sentence_of([&] { model.forward(*backend, tapped, {}); }), "small", "Rows::taps", "not support yet"));
-  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not support yet"));
+  Rows fed;
+  fed.inputs = Tensor::host({1, 16}, DType::f32);
+  EXPECT_TRUE(says(sentence_of([&] { model.forward(*backend, fed, {}); }), "small", "Rows::inputs", "not support"));
 }
 
 }  // namespace

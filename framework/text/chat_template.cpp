@@ -46,9 +46,9 @@ nlohmann::ordered_json marks_in(const fs::path& directory) {
     nlohmann::json found = has_file(file) ? read_json(file) : nlohmann::json();
     return found.is_object() ? found : nlohmann::json::object();
   };
-  const nlohmann::json config = contents("tokenizer_config.json");
+  const nlohmann::json config = contents("tokenizer_config.json"), map = contents("special_tokens_map.json");
   if (!config.contains("added_tokens_decoder"))
-    for (const auto& [key, value] : contents("special_tokens_map.json").items())
+    for (const auto& [key, value] : map.items())
       if (key.ends_with("_token")) add_mark(key, value, marks);
   for (const auto& [key, value] : config.items())
     if (key.ends_with("_token")) add_mark(key, value, marks);

@@ -88,6 +88,16 @@ void drop_others(const MergedResults& merged, const std::vector<Run>& runs, cons
                  g.sweep.document);
 }
 
+// Null, with a warning, where a run writes to the file or nobody may: it was only to be read.
+std::unique_ptr<JsonLinesFile> locked_if_free(const std::string& file) {
+  try {
+    return std::make_unique<JsonLinesFile>(file, result_lines());
+  } catch (const Error&) {
+    spdlog::warn("{} cannot be written to, or a run writes to it: what unfinished runs left beside it stays", file);
+    return nullptr;
+  }
+}
+
 // Alternations that this sweep left, of runs that it no longer has. `file` is locked.
 void drop_orphans(const fs::path& file, const std::vector<Run>& runs, const MergeFlags& g) {
   std::set<std::string> keys;
@@ -134,12 +144,11 @@ int merge(const MergeFlags& g) {
   std::printf("%s\n", g.out.c_str());
   spdlog::info("{} runs are in {}", std::ranges::count(text, '\n'), g.out);
   if (!of_sweep) return 0;
+  const int missing = count_missing(merged, runs, g);
   for (const std::string& file : g.files)
-    if (Unfinished(file).any()) {
-      const JsonLinesFile locked(file, result_lines());
-      drop_orphans(file, runs, g);
-    }
-  return count_missing(merged, runs, g) > 0 ? 1 : 0;
+    if (Unfinished(file).any())
+      if (const auto locked = locked_if_free(file)) drop_orphans(file, runs, g);
+  return missing > 0 ? 1 : 0;
 }
 
 }  // namespace

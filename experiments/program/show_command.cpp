@@ -12,6 +12,7 @@
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/run_document.h"
+#include "kernels/error.h"
 
 namespace foretoken {
 
@@ -38,6 +39,9 @@ void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
   if (!others.empty())
     spdlog::warn("{} of {} results in {} are of no run of {}; foretoken merge {} --sweep {} --out FILE leaves them out",
                  others.size(), lines.size(), g.file, g.sweep.document, g.file, g.sweep.document);
+  if (others.size() == lines.size() && !lines.empty())
+    throw Error("none of the " + std::to_string(lines.size()) + " results in " + g.file + " is of a run of " +
+                g.sweep.document + "; leave out --sweep to see them");
   lines.erase(others.begin(), others.end());
 }
 

@@ -192,7 +192,7 @@ std::optional<ClosedLoop> closed_loop_of(const json& repeats, const char* side, 
     steps += measure.at("steps").get<double>() / double(repeats.size());
   }
   for (const ClosedLoop::Request& r : loop.requests)
-    if (!(r.rounds > 0 && r.tokens > 0)) return std::nullopt;
+    if (!(r.rounds > 0 && r.tokens > 0) || r.rounds > (1 + kMostOff) * steps) return std::nullopt;
   if (loop.requests.empty() || std::abs(double(fit(loop)) - steps) > kMostOff * steps) return std::nullopt;
   if (!(loop.step + loop.row + loop.prompt_token > 0)) return std::nullopt;
   return loop;

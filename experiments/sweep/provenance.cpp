@@ -165,7 +165,7 @@ bool same_origin(const json& a, const json& b) {
   const auto of = [](json origin) {
     if (origin["machine"].is_object()) {
       origin["machine"]["description"] = description_of(origin["machine"]);
-      origin["machine"].erase("clocks_mhz");
+      for (const char* varies : {"clocks_mhz", "power_limit_watts"}) origin["machine"].erase(varies);
     }
     return json{origin["commit"], origin["program"], origin["compiler"], origin["machine"], origin["sources"]};
   };

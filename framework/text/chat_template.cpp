@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // The Jinja source; "": there is none.
 std::string source_in(const fs::path& directory) {
   if (const fs::path own = directory / "chat_template.jinja"; has_file(own)) return read_file(own);
-  for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
     const fs::path file = directory / name;
     if (!has_file(file)) continue;
     const nlohmann::json config = read_json(file);
@@ -31,23 +31,29 @@ std::string source_in(const fs::path& directory) {
   return "";
 }
 
-// Texts of special tokens by name: a text, or an object that has it as "content".
+// Adds the text of a special token, which is the value or its "content"; the first of a name stays.
+void add_mark(const std::string& name, const nlohmann::json& value, nlohmann::ordered_json& marks) {
+  const nlohmann::json& text = value.is_object() && value.contains("content") ? value["content"] : value;
+  if (text.is_string() && !marks.contains(name)) marks[name] = text.get<std::string>();
+}
+
+// Texts of special tokens by name. Transformers reads special_tokens_map.json for checkpoints alone whose
+// tokenizer_config.json has no "added_tokens_decoder", and prefers it there.
 nlohmann::ordered_json marks_in(const fs::path& directory) {
   nlohmann::ordered_json marks = nlohmann::ordered_json::object();
-  std::vector<std::string> seen;
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+  const auto contents = [&](const char* name) {
     const fs::path file = directory / name;
-    if (!has_file(file)) continue;
-    const nlohmann::json config = read_json(file);
-    if (!config.is_object()) continue;
-    for (const auto& [key, value] : config.items()) {
-      if (!key.ends_with("_token") || std::ranges::find(seen, key) != seen.end()) continue;
-      const nlohmann::json& text = value.is_object() && value.contains("content") ? value["content"] : value;
-      if (text.is_boolean() || text.is_number()) continue;  // add_bos_token
-      seen.push_back(key);
-      if (text.is_string()) marks[key] = text.get<std::string>();
-    }
-  }
+    nlohmann::json found = has_file(file) ? read_json(file) : nlohmann::json();
+    return found.is_object() ? found : nlohmann::json::object();
+  };
+  const nlohmann::json config = contents("tokenizer_config.json"), map = contents("special_tokens_map.json");
+  if (!config.contains("added_tokens_decoder"))
+    for (const auto& [key, value] : map.items())
+      if (key.ends_with("_token")) add_mark(key, value, marks);
+  for (const auto& [key, value] : config.items())
+    if (key.ends_with("_token")) add_mark(key, value, marks);
+  if (const auto extra = config.find("extra_special_tokens"); extra != config.end() && extra->is_object())
+    for (const auto& [key, value] : extra->items()) add_mark(key, value, marks);
   return marks;
 }
 
@@ -88,8 +94,8 @@ ChatTemplate ChatTemplate::load(const fs::path& directory) {
 
 ChatTemplate ChatTemplate::of(std::string_view source, nlohmann::ordered_json marks, const std::string& where) {
   if (source.empty())
-    throw Error(where + " has no chat template (chat_template.jinja, \"chat_template\" in chat_template.json or " +
-                "tokenizer_config.json, or tokenizer.chat_template in a GGUF file); name one, or give prompts to the " +
+    throw Error(where + " has no chat template (chat_template.jinja, \"chat_template\" in tokenizer_config.json or " +
+                "chat_template.json, or tokenizer.chat_template in a GGUF file); name one, or give prompts to the " +
                 "model as they are");
   ChatTemplate chat;
   chat.name_ = where;
@@ -130,7 +136,12 @@ std::string ChatTemplate::conversation(std::span<const std::string> questions, c
     const std::string without = rendered(questions, {}, answer);  // or it is not the system prompt's fault
     if (system->empty()) return !reason.empty() || without.size() <= text.size() ? without : text;
   }
-  if (!reason.empty() || text.find(trimmed(*system)) == text.npos)
+  // Words that stand nowhere else show whether a template uses them: those of the user may be its own default, or stand
+  // in a question too.
+  const auto ignored = [&] {
+    return rendered(questions, unused_word(questions, answer), answer) == rendered(questions, {}, answer);
+  };
+  if (!reason.empty() || ignored())
     throw Error("the chat template '" + name_ + "' has no place for a system prompt" +
                 (reason.empty() ? "" : " (" + reason + ")") + "; leave it out, or write it into the prompts");
   return text;

@@ -28,7 +28,7 @@ class ChatTemplate {
   static const std::vector<std::string>& names();
   // An unknown name is an Error that lists the known ones.
   static ChatTemplate named(const std::string& name);
-  // The template in a directory's chat_template.jinja, chat_template.json or tokenizer_config.json, with the special
+  // The template in a directory's chat_template.jinja, tokenizer_config.json or chat_template.json, with the special
   // tokens of tokenizer_config.json and special_tokens_map.json. No template, or one that cannot be rendered here, is
   // an Error.
   static ChatTemplate load(const std::filesystem::path& directory);

@@ -76,7 +76,7 @@ TEST_F(Runs, TheHashOfOutputsIsThatOfTheTokensAlone) {
 
 TEST(SameOrigin, SeesNoClocks) {
   json a{{"machine", {{"description", "x"}, {"clocks_mhz", {{"sm", 1980}}}, {"driver", "1"}}}}, b = a;
-  b["machine"]["clocks_mhz"]["sm"] = 900;
+  b["machine"]["clocks_mhz"]["sm"] = 900, b["machine"]["power_limit_watts"] = 300;
   EXPECT_TRUE(same_origin(a, b));
   b["machine"]["driver"] = "2";
   EXPECT_FALSE(same_origin(a, b));

@@ -157,6 +157,17 @@ TEST(ChatTemplate, WithoutAPlaceForASystemPromptItIsRefused) {
   EXPECT_TRUE(says(refused("{{ raise_exception('never') }}"), "line 1: the template refuses this: never"));
 }
 
+// Whatever words it has: they stand in the question too, are the template's own, or are written in capitals.
+TEST(ChatTemplate, APlaceForASystemPromptIsNotToldByItsWords) {
+  const char* const none = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}";
+  EXPECT_TRUE(says(sentence_of([&] { loaded(none).text("be brief, q", "be brief"); }), "has no place"));
+  EXPECT_TRUE(says(sentence_of([&] { loaded(none).text("q", " "); }), "has no place"));
+  EXPECT_EQ(loaded("{% for m in messages %}{{ m.content | upper }};{% endfor %}").text("q", "be brief"), "BE BRIEF;Q;");
+  const char* const own =
+      "{% if messages[0].role != 'system' %}be brief;{% endif %}{% for m in messages %}{{ m.content }};{% endfor %}";
+  EXPECT_EQ(loaded(own).text("q", "be brief"), "be brief;q;");
+}
+
 TEST(ChatTemplate, TurnsMustGoOnFromWhatTheModelRead) {
   const Questions three{"one", "two", "three"};
   EXPECT_EQ(loaded(read_file(kChats / "im_sep.jinja")).next(three),
@@ -192,11 +203,17 @@ TEST(ChatTemplate, IsReadFromEveryPlace) {
                     {"chat_template",
                      {{{"name", "tool_use"}, {"template", "x"}}, {{"name", "default"}, {"template", marked("1")}}}}}
                    .dump());
-  EXPECT_EQ(text(), "<c>|<b>||1");
+  EXPECT_EQ(text(), "<a>|<b>|<p>|1");
   folder.write("chat_template.json", json{{"chat_template", marked("2")}}.dump());
-  EXPECT_EQ(text(), "<c>|<b>||2");
+  EXPECT_EQ(text(), "<a>|<b>|<p>|1") << "that file is a processor's";
+  // What is newer keeps all in one file.
+  folder.write("tokenizer_config.json", json{{"bos_token", "<c>"},
+                                             {"added_tokens_decoder", json::object()},
+                                             {"extra_special_tokens", {{"pad_token", "<v>"}}}}
+                                            .dump());
+  EXPECT_EQ(text(), "<c>||<v>|2");
   folder.write("chat_template.jinja", marked("3"));
-  EXPECT_EQ(text(), "<c>|<b>||3");
+  EXPECT_EQ(text(), "<c>||<v>|3");
   folder.write("chat_template.jinja", "");
   EXPECT_TRUE(says(sentence_of([&] { ChatTemplate::load(folder.path()); }), "chat_template.jinja is empty"));
 }

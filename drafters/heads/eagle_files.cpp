@@ -128,7 +128,8 @@ ModelConfig random_layer(const std::string& shape, const ModelInfo& target) {
   }
   ModelConfig layer;
   layer.vocab = target.vocab, layer.width = target.width, layer.layers = 1, layer.ffn = target.width;
-  layer.heads = layer.kv_heads = 1, layer.head_size = kCodedHead, layer.positions = target.positions;
+  layer.heads = layer.kv_heads = 1, layer.positions = target.positions;
+  layer.head_size = has_scales(target.kv.layers.front().dtype) ? kCodedHead : kCodedHead / 2;
   return layer;
 }
 

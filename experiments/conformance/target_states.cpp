@@ -26,6 +26,9 @@ HiddenStates TargetStates::of(const Sequence& sequence) {
   return model_.hidden(sequence);
 }
 
-void TargetStates::forget(const Sequence& sequence) { model_.forget(sequence); }
+void TargetStates::forget(const Sequence& sequence) {
+  model_.forget(sequence);
+  (void)model_.seconds();  // else it keeps the times of all forwards
+}
 
 }  // namespace foretoken::conformance

@@ -363,8 +363,7 @@ Value field_value(Run& run, const std::string& path, const Arguments& arguments,
 
 std::string brace_formatted(Run& run, const std::string& format, const Arguments& arguments) {
   std::string out;
-  std::size_t automatic = 0;
-  bool numbered = false;  // some field has a number of its own
+  std::size_t automatic = 0, numbered = 0;  // fields without a number, and with one
   for (std::size_t at = 0; at < format.size();) {
     const char c = format[at];
     if ((c == '{' || c == '}') && at + 1 < format.size() && format[at + 1] == c) {
@@ -383,15 +382,12 @@ std::string brace_formatted(Run& run, const std::string& format, const Arguments
     const std::size_t colon = std::min(field.find(':'), field.size()), mark = std::min(field.find('!'), colon);
     run.step();
     Value value = field_value(run, field.substr(0, mark), arguments, automatic);
-    numbered |= field[0] >= '0' && field[0] <= '9';
-    if (numbered && automatic > 0) fail("a format has fields with numbers and fields without");
+    numbered += field[0] >= '0' && field[0] <= '9';
+    if (numbered > 0 && automatic > 0) fail("a format has fields with numbers and fields without");
     const std::string conversion = field.substr(mark, colon - mark);
-    if (conversion == "!r")
-      value = run.text(repr_of(run, value));
-    else if (conversion == "!s")
-      value = run.text(str_of(run, value));
-    else if (!conversion.empty())
+    if (!conversion.empty() && conversion != "!r" && conversion != "!s")
       fail("the conversion '" + conversion + "' of a format is not known here");
+    if (!conversion.empty()) value = run.text(conversion == "!r" ? repr_of(run, value) : str_of(run, value));
     const std::string one = formatted(run, value, points_of(field.substr(std::min(colon + 1, field.size()))));
     run.take(std::int64_t(one.size()));
     out += one, at = end + 1;

@@ -1,5 +1,6 @@
 #include "drafters/heads/eagle_files.h"
 
+#include <cmath>
 #include <set>
 
 #include "drafters/heads/head_tensors.h"
@@ -133,6 +134,29 @@ ModelConfig random_layer(const std::string& shape, const ModelInfo& target) {
   return layer;
 }
 
+// Numbers from a hash of their names and places, for small shapes: RandomWeights begins with a million of them.
+class HashedWeights : public TensorSource {
+ public:
+  explicit HashedWeights(std::uint64_t seed) : seed_(seed) {}
+  Tensor tensor(const std::string& name, const Shape& expected) const override {
+    const Tensor all = Tensor::host(expected, DType::f32);
+    std::uint64_t state = seed_;
+    for (const char c : name) state = (state ^ std::uint8_t(c)) * 0x100000001b3ull;
+    for (float& x : all.values<float>()) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      x = float(double(state >> 11) * 0x1p-52 - 1) *
+          (expected.rank() == 2 ? 1.7f / std::sqrt(float(expected[1])) : 0.2f);
+      if (name.ends_with("norm.weight")) x += 1;
+    }
+    return all;
+  }
+  std::vector<std::string> names() const override { return {}; }
+  std::string where() const override { return "random weights of seed " + std::to_string(seed_); }
+
+ private:
+  std::uint64_t seed_;
+};
+
 EagleFiles random_eagle(const Fields& head, int generation, const ModelInfo& target) {
   const int layers = int(target.kv.layers.size());
   const auto seed = std::uint64_t(head.integer_or("seed", 0, 1 << 30, 1));
@@ -144,7 +168,10 @@ EagleFiles random_eagle(const Fields& head, int generation, const ModelInfo& tar
     form.taps = {kNormed};
   else
     form.taps = layers < 4 ? std::vector<Tap>{0, layers} : default_taps(layers, head.where());
-  files.tensors = [seed] { return std::make_shared<RandomWeights>(seed); };
+  files.tensors = [seed, small = head.string("random") == "small"]() -> std::shared_ptr<const TensorSource> {
+    if (small) return std::make_shared<HashedWeights>(seed);
+    return std::make_shared<RandomWeights>(seed);
+  };
   if (generation == 1) return files;
   const int own = head.integer_or("draft_vocab", 0, target.vocab, 0);
   form.draft_vocab = own > 0 ? own : target.vocab;

@@ -30,7 +30,7 @@ class Lives {
     s.id = id, s.stream = 1, s.sampling.temperature = 1;
     for (int part = 0; part < 2; ++part)  // the end of the text has stood in it before
       for (const Token x : texts[std::size_t(text % kTexts)].prompt) s.tokens.push_back(x);
-    s.prompt_length = s.length();
+    s.prompt_length = s.length() - 1;  // a head drafts behind its first token
     return s;
   }
 

@@ -118,7 +118,7 @@ class Fresh {
 // A sequence with the id and the stream of one that ended, and with another text.
 Sequence returning(const Sequence& ended, const Tokens& text) {
   Sequence s = ended;
-  s.tokens = text, s.prompt_length = int(text.size()), s.finish = Finish::running, s.logprobs.clear();
+  s.tokens = text, s.prompt_length = int(text.size()) - 1, s.finish = Finish::running, s.logprobs.clear();
   s.tally = Tally(s.sampling.penalties(), s.sampling.logit_bias, s.tokens);
   return s;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/model/random_weights.h"
 #include "kernels/error.h"
 #include "kernels/host_backend.h"
 
@@ -143,12 +142,16 @@ Tensor TableModel::states(const Layout& layout, const KvLayer& kv, Tap tap) cons
 const Ends* TableModel::ends(Backend& backend) {
   const auto [at, fresh] = ends_.try_emplace(backend.serial());
   if (!fresh) return &at->second;
-  const RandomWeights random(options_.seed);
-  const auto matrix = [&](const char* name) {
-    return backend.prepare(Weight::dense(random.tensor(name, {options_.vocab, options_.width})));
+  std::uint64_t h = mix(options_.seed + 7);
+  const auto numbers = [&](Shape shape, float scale, float offset) {
+    const Tensor all = Tensor::host(shape, DType::f32);
+    for (float& x : all.values<float>()) x = offset + scale * float(2 * unit(h = mix(h)) - 1);
+    return all;
   };
-  at->second = {matrix("embed_tokens.weight"), backend.upload(random.tensor("norm.weight", {options_.width})), 1e-5f,
-                matrix("lm_head.weight")};
+  const Shape table{options_.vocab, options_.width};
+  at->second = {backend.prepare(Weight::dense(numbers(table, 1, 0))),
+                backend.upload(numbers({options_.width}, 0.2f, 1)), 1e-5f,
+                backend.prepare(Weight::dense(numbers(table, 1, 0)))};
   return &at->second;
 }
 

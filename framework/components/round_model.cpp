@@ -29,7 +29,9 @@ RoundModel::First RoundModel::begin(std::span<const DraftRequest> requests, std:
       hidden_[r.sequence->id] = r.hidden;
       rows = std::min(rows, r.hidden.rows() - model_->cache().confirmed(r.sequence->id));
     }
-    const bool root = budget(r).drafts() && unseen > 0 && unseen <= rows;
+    // A head drafts from the second round on: whether the first one has states depends on prefixes that others read.
+    const bool root =
+        budget(r).drafts() && unseen > 0 && unseen <= rows && (taps_.empty() || r.sequence->generated() > 0);
     const int chain = std::min(unseen - 1, rows);
     if ((!root && chain <= 0) || !model_->reserve(*r.sequence, chain + (root ? fed(r) : 0))) continue;
     if (root) first.active.push_back(int(i));

@@ -42,7 +42,7 @@ struct HeadByHand {
   }
   // The logits after the last token of the sequence, and after each of the drafts.
   std::vector<std::vector<float>> round(const Tokens& tokens, const Tokens& drafts) {
-    sequence.id = 1, sequence.tokens = tokens, sequence.prompt_length = int(tokens.size());
+    sequence.id = 1, sequence.tokens = tokens, sequence.prompt_length = 1;
     const DraftRequest request{&sequence,           {int(drafts.size()) + 1, int(drafts.size())}, 1 << 20, {}, false,
                                states->of(sequence)};
     std::vector<DraftTree> trees = rooted(*backend, {&request, 1});

@@ -82,7 +82,8 @@ class Head:
     """One head: its rows are fed once each, real ones with states of the target, drafted ones with its own output."""
 
     def __init__(self, target, weights, form):
-        self.target, self.w, self.form = target, {n: t.float() for n, t in weights.items() if t.is_floating_point()}, form
+        self.target, self.form = target, form
+        self.w = {n: t.float() for n, t in weights.items() if t.is_floating_point()}
         self.d2t = weights.get("d2t")
         self.layer = layer_prefix(form)
 
@@ -155,7 +156,8 @@ def random_weights(seed, shapes):
     weights = {}
     for name, shape in shapes.items():
         t = torch.randn(shape, generator=generator)
-        weights[name] = (1 + 0.2 * t if len(shape) == 1 and "norm" in name else 0.6 * t / math.sqrt(shape[-1])).bfloat16()
+        is_gain = len(shape) == 1 and "norm" in name
+        weights[name] = (1 + 0.2 * t if is_gain else 0.6 * t / math.sqrt(shape[-1])).bfloat16()
     return weights
 
 

@@ -116,7 +116,13 @@ Budget most_of(const Registries& registries, const json& policy) {
 
 std::string refusal_of_drafter(const Registries& registries, const json& config) {
   return refusal_of(registries, registries.drafters, config, [&](const Needs& needs) {
-    expect_served(needs, "the drafter '" + config.at("name").get<std::string>() + "'");
+    const std::string who = "the drafter '" + config.at("name").get<std::string>() + "'";
+    expect_served(needs, who);
+    try {
+      (void)with_taps(table_models({}).target->info(), needs.hidden);
+    } catch (const Error& e) {
+      throw Error(who + " reads states that no model of this kit has: " + e.what());
+    }
   });
 }
 

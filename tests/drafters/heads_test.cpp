@@ -75,8 +75,9 @@ struct Heads : ::testing::TestWithParam<const char*> {
   static nlohmann::json golden() { return nlohmann::json::parse(std::ifstream(kHeads / GetParam() / "golden.json")); }
   // The greatest difference from the golden logits; tokens that the draft lacks are -infinity in both.
   static double error(HeadByHand& by_hand) {
+    const nlohmann::json all = golden();
     double worst = 0;
-    for (const auto& r : golden().at("rounds")) {
+    for (const auto& r : all.at("rounds")) {
       const auto found = by_hand.round(r.at("tokens"), r.at("drafts"));
       for (std::size_t i = 0; i < found.size(); ++i)
         for (std::size_t x = 0; x < found[i].size(); ++x) {

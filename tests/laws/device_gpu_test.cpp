@@ -259,7 +259,7 @@ struct Partings {
     ASSERT_TRUE(mine != fast.end() && its != plain.end()) << where << ": an output ends early";
     Tokens prefix = request.prompt;
     prefix.insert(prefix.end(), fast.begin(), mine);
-    const Tensor logits = testing::Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
+    const Tensor logits = Alone(host, model, 16, int(prefix.size()) / 16 + 1).after(1, prefix).logits;
     const float margin = logits.data<float>()[*its] - logits.data<float>()[*mine],
                 most = explained(logits, int(model->info().kv.layers.size()));
     EXPECT_GE(margin, 0) << where;

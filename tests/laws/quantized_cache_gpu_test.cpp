@@ -41,8 +41,8 @@ struct WideModels {
   }
 };
 
-const Scenario kScenario{.sampling = {.temperature = 0},
-                         .engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
+const Scenario kQuantized{.sampling = {.temperature = 0},
+                          .engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
 TEST(QuantizedCacheLaws, greedy_text_is_plain_decodings_in_every_batch) {
   const WideModels wide;
@@ -51,13 +51,13 @@ TEST(QuantizedCacheLaws, greedy_text_is_plain_decodings_in_every_batch) {
     const auto requests = random_requests(6, models.target->info().vocab, 200, 24, 5);
     long accepted = 0, rejected = 0;
     for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f = same_text(s, kScenario, *wide.backend, models, requests);
+      const Finding f = same_text(s, kQuantized, *wide.backend, models, requests);
       EXPECT_TRUE(f.holds) << kv << ": " << f.what;
       accepted += f.accepted, rejected += f.rejected;
-      Scenario alone = kScenario;
+      Scenario alone = kQuantized;
       alone.engine.batch = 1, alone.engine.step_rows = 512;
       EXPECT_EQ(run_scenario(s, alone, *wide.backend, models, requests).outputs,
-                run_scenario(s, kScenario, *wide.backend, models, requests).outputs)
+                run_scenario(s, kQuantized, *wide.backend, models, requests).outputs)
           << kv << ", alone: " << s.text();
     }
     EXPECT_GT(accepted, 0);
@@ -70,7 +70,7 @@ TEST(QuantizedCacheLaws, caches_hold_what_a_prefill_at_once_holds) {
   const Models models = wide.models("fp8", "int8");
   const auto requests = random_requests(5, models.target->info().vocab, 150, 10, 9);
   for (const Subject& s : subjects(all_registries(), 3)) {
-    const Finding f = cache(s, kScenario, *wide.backend, models, requests);
+    const Finding f = cache(s, kQuantized, *wide.backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }

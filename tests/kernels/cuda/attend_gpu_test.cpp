@@ -7,10 +7,8 @@
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/kernels/trees.h"
 
-namespace foretoken {
+namespace foretoken::test {
 namespace {
-
-using namespace testing;
 
 // Weights of the softmax are rounded to bf16 (2^-9) before they are multiplied by the values, and so is the result
 // where q is bf16.
@@ -20,12 +18,7 @@ constexpr double kBf16Tolerance = 8e-3, kF32Tolerance = 5e-6;
 Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   const Tensor y = gpu().attend(gpu().upload(q), kv, on_gpu(layout), scale);
   EXPECT_EQ(y.dtype(), q.dtype());
-  Tensor back = Tensor::host(y.shape(), y.dtype());
-  gpu().copy(y, back);
-  if (y.dtype() == DType::f32) return back;
-  Tensor wide = Tensor::host(y.shape(), DType::f32);
-  for (std::int64_t i = 0; i < wide.elements(); ++i) wide.data<float>()[i] = float(back.data<bf16>()[i]);
-  return wide;
+  return fetched_wide(y);
 }
 
 struct Case {
@@ -210,4 +203,4 @@ TEST(Attend, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace foretoken
+}  // namespace foretoken::test

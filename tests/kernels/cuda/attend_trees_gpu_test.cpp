@@ -10,19 +10,11 @@
 namespace foretoken::test {
 namespace {
 
-constexpr double kBf16Tolerance = 8e-3;
+constexpr double kTreeTolerance = 8e-3;
 constexpr int kShared = 1000;  // a prefix from which on the prompt route shares contexts
 
-Tensor fetched(const Tensor& t) {
-  Tensor host = Tensor::host(t.shape(), t.dtype());
-  gpu().copy(t, host);
-  if (t.dtype() == DType::f32) return host;
-  Tensor wide = Tensor::host(t.shape(), DType::f32);
-  for (std::int64_t i = 0; i < wide.elements(); ++i) wide.data<float>()[i] = float(host.data<bf16>()[i]);
-  return wide;
-}
 Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout) {
-  return fetched(gpu().attend(gpu().upload(q), kv, on_gpu(layout), 0.1f));
+  return fetched_wide(gpu().attend(gpu().upload(q), kv, on_gpu(layout), 0.1f));
 }
 AttendPlan plan_of(const Tensor& q, const KvLayer& kv, const Layout& layout) {
   return attend_plan(gpu(), gpu().upload(q), kv, on_gpu(layout));
@@ -58,7 +50,7 @@ void expect_values(const Shape4& c, const Tree& tree, const Cache& cache, const 
   for (std::int64_t i = 0; i < seen.elements(); ++i) seen.data<float>()[i] = float(q.row<bf16>(from)[i]);
   const Layout layout = tree.layout(cache.tables, c.window, from, some);
   EXPECT_LT(distance(y.rows(from, some), make_reference_backend()->attend(seen, cache.layers[0], layout, 0.1f)),
-            kBf16Tolerance);
+            kTreeTolerance);
 }
 
 // The nodes of `tree`, a part of sequence 1 of two: values, the bits of one block a tile, of a node alone, and of its
@@ -207,7 +199,7 @@ Fused rope_attend(const Cache& cache, const Layout& layout, const Tensor& qkv, i
   const Tensor x = gpu().upload(qkv), frequencies = gpu().upload(random_tensor({kv.head_size / 2}, 3));
   const Tensor y = gpu().rope_attend(x.columns(0, nq), x.columns(nq, nkv), x.columns(nq + nkv, nkv), kv, on_gpu(layout),
                                      frequencies, 0.1f);
-  return {fetched(y), [&] {
+  return {fetched_wide(y), [&] {
             const Tensor host = Tensor::host(kv.pool.shape(), kv.pool.dtype());
             gpu().copy(kv.pool, host);
             return host;

@@ -8,8 +8,6 @@
 
 namespace foretoken::test {
 
-using test::make_gpu;
-
 // A bound of the context so loose that the sums of its chunks do not fit: one block takes each tile, and none share it.
 inline constexpr int kUnbounded = 1 << 29;
 
@@ -27,6 +25,21 @@ inline Layout on_gpu(Layout l, Backend& backend = gpu()) {
 inline KvLayer on_gpu(KvLayer kv, Backend& backend = gpu()) {
   kv.pool = backend.upload(kv.pool);
   return kv;
+}
+
+inline Tensor fetched(const Tensor& t) {
+  const Tensor host = Tensor::host(t.shape(), t.dtype());
+  gpu().copy(t, host);
+  return host;
+}
+
+// The same as f32, of f32 or bf16.
+inline Tensor fetched_wide(const Tensor& t) {
+  const Tensor host = fetched(t);
+  if (t.dtype() == DType::f32) return host;
+  const Tensor wide = Tensor::host(t.shape(), DType::f32);
+  for (std::int64_t i = 0; i < wide.elements(); ++i) wide.data<float>()[i] = float(host.data<bf16>()[i]);
+  return wide;
 }
 
 }  // namespace foretoken::test

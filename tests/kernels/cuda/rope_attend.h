@@ -25,12 +25,6 @@ struct RopeAttended {
   Tensor y, pool;
 };
 
-inline Tensor fetched(const Tensor& t) {
-  const Tensor host = Tensor::host(t.shape(), t.dtype());
-  gpu().copy(t, host);
-  return host;
-}
-
 inline RopeAttended rope_attended(const RopeAttendCase& c, const Cache& cache, const Layout& layout, const Tensor& qkv,
                                   bool fused) {
   const std::int64_t nq = std::int64_t(c.kv_heads) * c.group * c.head_size,

@@ -13,6 +13,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("eagle3", eagle3());
   registries.drafters.add("mtp", mtp());
   registries.drafters.add("pard", pard());
+  registries.drafters.add("layer_skip", layer_skip());
+  registries.drafters.add("early_exit", early_exit());
 
   registries.policies.add("fixed", fixed());
 }

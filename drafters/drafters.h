@@ -15,6 +15,8 @@ Entry<Drafter> eagle();
 Entry<Drafter> eagle3();
 Entry<Drafter> mtp();
 Entry<Drafter> pard();
+Entry<Drafter> layer_skip();
+Entry<Drafter> early_exit();
 
 Entry<LengthPolicy> fixed();
 

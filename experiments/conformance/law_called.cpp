@@ -138,6 +138,7 @@ class Recorded : public Drafter {
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
 
  private:

@@ -1,6 +1,7 @@
 // Candidates with other options than the configured ones.
 #include "experiments/conformance/law_cases.h"
 #include "experiments/conformance/other_options.h"
+#include "experiments/conformance/target_states.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
@@ -13,7 +14,8 @@ template <class T> void expect_made(const Registry<T>& registry, const json& con
   ReferenceBackend backend;
   const Models models = table_models({});
   PagePool pool(backend, 1 << 12, 4);
-  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &registries});
+  TargetStates states(backend, models, Needs{.views_target = true});
+  Host host(backend, pool, models.target->info(), models.load, false, {models.target, states.cache(), &registries});
   (void)registry.make(config, host);
 }
 

@@ -51,21 +51,22 @@ class Forcing : public Chance {
 class Round {
  public:
   Round(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-        const DraftRequest& request, const std::vector<Tap>& taps)
+        const DraftRequest& request, const Needs& needs)
       : subject_(subject),
         scenario_(scenario),
         backend_(backend),
         models_(models),
         request_(request),
-        states_(backend, models, taps) {
+        states_(backend, models, needs) {
     request_.rows = 1 << 20;
     request_.race = false;
     request_.hidden = states_.of(*request_.sequence);
   }
 
-  DraftTree propose(Forcing& chance) const {
+  DraftTree propose(Forcing& chance) {
     PagePool pool(backend_, page_bytes_of(subject_, models_, scenario_.engine.page_rows), 256);
-    Host host(backend_, pool, models_.target->info(), models_.load, false, {models_.target, &subject_.registries});
+    Host host(backend_, pool, models_.target->info(), models_.load, false,
+              {models_.target, states_.cache(), &subject_.registries});
     const auto drafter = subject_.registries.drafters.make(subject_.configs.drafter, host);
     backend_.set_chance(&chance);
     DraftTree tree = drafter->draft({&request_, 1}).front();
@@ -75,7 +76,7 @@ class Round {
   }
 
   // Forces every draw to every token of positive probability.
-  void force_all(Finding& f) const {
+  void force_all(Finding& f) {
     Forcing free;
     const DraftTree tree = propose(free);
     std::set<int> moved;
@@ -92,7 +93,7 @@ class Round {
   using Nodes = std::vector<std::pair<std::int32_t, Token>>;  // parent and token of each node below the root
 
   // `moved` gets the nodes that hold what was forced.
-  void force(Which which, std::set<int>& moved, Finding& f) const {
+  void force(Which which, std::set<int>& moved, Finding& f) {
     std::optional<std::pair<Token, Nodes>> first;
     for (Token x = 0; x < models_.target->info().vocab; ++x) {
       Forcing chance(which, x);
@@ -197,11 +198,11 @@ class Round {
 Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
                std::span<const TestRequest> requests) {
   Finding f{.what = subject.text()};
-  const std::vector<Tap> taps = needs_of(subject.registries, subject.configs.drafter).hidden;
+  const Needs needs = needs_of(subject.registries, subject.configs.drafter);
   const auto judge = [&](Host&, std::span<const DraftRequest> draft_requests, std::span<const DraftTree>) {
     for (const DraftRequest& request : draft_requests) {
       if (!request.budget.drafts() || !f.holds) continue;
-      const Round round(subject, scenario, backend, models, request, taps);
+      Round round(subject, scenario, backend, models, request, needs);
       round.force_all(f);
     }
   };

@@ -121,7 +121,7 @@ void judge(Verifier& verifier, Backend& backend, const Material& m, const Inputs
 Made make(const Subject& subject, const Material& m, Backend& backend) {
   const Models models = table_models({.vocab = m.c.vocab});
   PagePool pool(backend, 64, 1);
-  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
+  Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
   const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
   const Soundness soundness = verifier->traits();
   expect_repeated(subject.configs, host.inner(), {}, soundness);

@@ -56,7 +56,7 @@ class Forest {
   Made judge(const Subject& subject, Backend& backend, bool alone = false) const {
     const Models models = table_models({.vocab = c_.vocab});
     PagePool pool(backend, 64, 1);
-    Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
+    Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
     const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
     const Soundness soundness = verifier->traits();
     const Distributions p = backend.distributions(backend.upload(p_), p_warps_),

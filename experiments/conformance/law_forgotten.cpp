@@ -16,11 +16,12 @@ class Lives {
  public:
   Lives(const Subject& subject, HostBackend& backend, const Models& models)
       : pool_(backend, page_bytes_of(subject, models, 4), 512),
-        host_(backend, pool_, models.target->info(), models.load, false, {models.target, &subject.registries}),
+        needs_(needs_of(subject.registries, subject.configs.drafter)),
+        states_(backend, models, needs_),
+        host_(backend, pool_, models.target->info(), models.load, false,
+              {models.target, states_.cache(), &subject.registries}),
         drafter_(subject.registries.drafters.make(subject.configs.drafter, host_)),
         who_("the drafter '" + subject.configs.drafter.at("name").get<std::string>() + "'"),
-        needs_(drafter_->traits()),
-        states_(backend, models, needs_.hidden),
         race_(soundness_of(subject.registries, subject.configs.verifier).race) {}
 
   static constexpr int kTexts = 8;
@@ -76,11 +77,11 @@ class Lives {
   }
 
   PagePool pool_;
+  Needs needs_;
+  TargetStates states_;
   Host host_;
   std::unique_ptr<Drafter> drafter_;
   std::string who_;
-  Needs needs_;
-  TargetStates states_;
   bool race_;
 };
 

@@ -75,6 +75,7 @@ class Lived : public Drafter {
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
   void forget(const Sequence& sequence) override {
     inner_->forget(sequence);
     life_.held.erase(sequence.id);
@@ -96,9 +97,12 @@ class Fresh {
 
   // How the tree differs from a fresh drafter's; empty if it does not. With `shorter`, a tree of fewer nodes is not
   // compared.
-  std::string difference_of(DraftRequest request, const DraftTree& tree, bool shorter, Finding& f) const {
+  // `target`: of the engine, whose cache the fresh one may view too.
+  std::string difference_of(DraftRequest request, const DraftTree& tree, const Host& target, bool shorter,
+                            Finding& f) const {
     PagePool pool(backend_, page_bytes_of(subject_, models_, scenario_.engine.page_rows), 512);
-    Host host(backend_, pool, models_.target->info(), models_.load, false, {models_.target, &subject_.registries});
+    Host host(backend_, pool, models_.target->info(), models_.load, false,
+              {models_.target, target.target_cache(), &subject_.registries});
     const auto fresh = subject_.registries.drafters.make(subject_.configs.drafter, host);
     request.rows = 1 << 20;
     const DraftTree other = std::move(fresh->draft({&request, 1}).front());
@@ -126,9 +130,9 @@ Sequence returning(const Sequence& ended, const Tokens& text) {
 // After all sequences have ended: what the drafter of the run proposes to sequences that begin then.
 class Afterwards {
  public:
-  Afterwards(const Life& life, std::span<const Sequence> ended, const Fresh& fresh, TargetStates& states, bool shorter,
-             Finding& f)
-      : life_(life), ended_(ended), fresh_(fresh), states_(states), shorter_(shorter), f_(f) {}
+  Afterwards(const Life& life, std::span<const Sequence> ended, const Fresh& fresh, TargetStates& states,
+             const Host& host, bool shorter, Finding& f)
+      : life_(life), ended_(ended), fresh_(fresh), states_(states), host_(host), shorter_(shorter), f_(f) {}
 
   // Every sequence was forgotten, for whatever reason it ended: what comes now under a known id is unknown to the
   // drafter. No text begins with the one before it, from which a table that was kept would go on as it should.
@@ -190,13 +194,14 @@ class Afterwards {
   DraftTree draft(const DraftRequest& one) const { return std::move(life_.drafter->draft({&one, 1}).front()); }
   std::string difference_of(const Sequence& s, bool shorter) const {
     const DraftRequest one = request(s);
-    return fresh_.difference_of(one, draft(one), shorter, f_);
+    return fresh_.difference_of(one, draft(one), host_, shorter, f_);
   }
 
   const Life& life_;
   std::span<const Sequence> ended_;
   const Fresh& fresh_;
   TargetStates& states_;
+  const Host& host_;
   bool shorter_;  // pages are short: a tree of fewer nodes is not compared where two sequences share them
   Finding& f_;
 };
@@ -216,7 +221,7 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
   const auto judge = [&](Host& host, const DraftRequest& request, const DraftTree& tree, bool short_of_rows) {
     if (!request.budget.drafts()) return;
     const bool shorter = short_of_rows || may_be_shorter(interruption, host);
-    const std::string how = fresh.difference_of(request, tree, shorter, f);
+    const std::string how = fresh.difference_of(request, tree, host, shorter, f);
     if (!how.empty())
       f.fail("sequence " + std::to_string(request.sequence->id) + " at length " +
              std::to_string(request.sequence->length()) + ": " + how);
@@ -231,8 +236,8 @@ Finding memory_across(const Subject& subject, Interruption interruption, const S
                      ended.insert(ended.end(), report.finished.begin(), report.finished.end());
                      if (!engine.idle()) return;
                      const bool shorter = may_be_shorter(interruption, engine.host());
-                     TargetStates states(backend, models, engine.needs().hidden);
-                     const Afterwards afterwards(life, ended, fresh, states, shorter, f);
+                     TargetStates states(backend, models, engine.needs());
+                     const Afterwards afterwards(life, ended, fresh, states, engine.host(), shorter, f);
                      afterwards.expect_forgotten(), afterwards.expect_apart();
                    });
   f.accepted = outcome.accepted, f.rejected = outcome.rejections;

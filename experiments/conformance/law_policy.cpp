@@ -185,7 +185,7 @@ class Followed : public LengthPolicy {
 Finding policy_in_company(const Subject& subject, HostBackend& backend, const Models& models) {
   Finding f{.what = subject.text()};
   PagePool pool(backend, models.target->info().kv.page_bytes(4), 64);
-  Host host(backend, pool, models.target->info(), models.load, false, {models.target, &subject.registries});
+  Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
   const auto make = [&] { return subject.registries.policies.make(subject.configs.policy, host); };
   Followed policy(make(), make, f);
   policy.expect_apart_in_company();

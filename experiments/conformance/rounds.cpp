@@ -33,7 +33,7 @@ class Bench {
         backend_(backend),
         models_(table_models({.vocab = c.vocab})),
         pool_(backend, 64, 1),
-        host_(backend, pool_, models_.target->info(), models_.load, false, {models_.target, &registries}),
+        host_(backend, pool_, models_.target->info(), models_.load, false, {models_.target, nullptr, &registries}),
         verifier_(registries.verifiers.make(verifier, host_)),
         soundness_(verifier_->traits()),
         staging_(backend) {}

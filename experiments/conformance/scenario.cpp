@@ -5,6 +5,7 @@
 #include <map>
 
 #include "experiments/conformance/configurations.h"
+#include "experiments/conformance/target_states.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
@@ -19,10 +20,12 @@ struct BareHost {
       : models(table_models({})),
         backend(make_reference_backend()),
         pool(*backend, kPageBytes, 4),
-        host(*backend, pool, models.target->info(), models.load, false, {models.target, &registries}) {}
+        states(*backend, models, Needs{.views_target = true}),
+        host(*backend, pool, models.target->info(), models.load, false, {models.target, states.cache(), &registries}) {}
   Models models;
   std::unique_ptr<Backend> backend;
   PagePool pool;
+  TargetStates states;
   Host host;
 };
 
@@ -54,6 +57,7 @@ class WatchedDrafter : public Drafter {
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
 
  private:

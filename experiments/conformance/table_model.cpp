@@ -155,6 +155,12 @@ const Ends* TableModel::ends(Backend& backend) {
   return &at->second;
 }
 
+std::shared_ptr<Model> TableModel::part(const std::shared_ptr<Model>&, const LeftOut& left_out) {
+  Options o = options_;
+  if (!o.uniform) o.perturb += 0.5 * double(left_out.attention.size()) + 0.25 * double(left_out.feed_forward.size());
+  return std::make_shared<TableModel>(o);
+}
+
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target) {
   TableModel::Options o = target;
   if (name == "table:same") return o;

@@ -36,6 +36,8 @@ class TableModel : public Model {
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   // Random ones.
   const Ends* ends(Backend& backend) override;
+  // Another distribution of the same tokens, by what is left out.
+  std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out) override;
 
   // f32 [vocab] logits after `context`, without a cache.
   std::span<const float> logits(std::span<const Token> context) const;

@@ -11,12 +11,13 @@ constexpr int kRows = 16, kPages = 512;
 
 }  // namespace
 
-TargetStates::TargetStates(Backend& backend, const Models& models, std::vector<Tap> taps)
-    : pool_(backend, with_taps(models.target->info(), taps).page_bytes(kRows), taps.empty() ? 1 : kPages),
-      model_(backend, models.target, pool_, false, std::move(taps)) {}
+TargetStates::TargetStates(Backend& backend, const Models& models, const Needs& needs)
+    : needed_(needs.views_target || !needs.hidden.empty()),
+      pool_(backend, with_taps(models.target->info(), needs.hidden).page_bytes(kRows), needed_ ? kPages : 1),
+      model_(backend, models.target, pool_, false, needs.hidden) {}
 
 HiddenStates TargetStates::of(const Sequence& sequence) {
-  if (model_.taps().empty()) return {};
+  if (!needed_) return {};
   const int missing = int(model_.unseen(sequence).size()) - 1;
   if (missing > 0) {
     if (!model_.reserve(sequence, missing)) throw Error("the target's states of a law do not fit into its pages");

@@ -27,7 +27,7 @@ std::pair<int, int> size_of(const CutTree& tree) { return {tree.rows(), tree.dep
 // A host without models worth running, to make policies and verifiers for what they say of themselves.
 struct BareHost {
   explicit BareHost(const Registries& registries)
-      : host(backend, pool, models.target->info(), models.load, false, {models.target, &registries}) {}
+      : host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &registries}) {}
   ReferenceBackend backend;
   conformance::Models models = conformance::table_models({.vocab = 2});
   PagePool pool{backend, 64, 1};

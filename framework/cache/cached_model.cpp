@@ -48,6 +48,14 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
   info().kv.expect_heads(info().name);
 }
 
+CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed)
+    : backend_(backend),
+      model_(std::move(part)),
+      cache_(viewed),
+      window_(info().kv.window(info().name)),
+      pool_(viewed.pool()),
+      memory_(model_->memory(backend)) {}
+
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   const std::size_t seen = std::size_t(cache_.settle(sequence) + cache_.skip());
   return std::span<const Token>(sequence.tokens).subspan(std::min(seen, sequence.tokens.size()));
@@ -63,7 +71,7 @@ bool CachedModel::reserve(const Sequence& sequence, int rows) {
 }
 
 int CachedModel::most_unseen(const Sequence& sequence) {
-  return cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
+  return !cache_.keeps() || cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
 }
 
 HiddenStates CachedModel::hidden(const Sequence& sequence) const {

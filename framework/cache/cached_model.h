@@ -58,6 +58,8 @@ class CachedModel {
   // `taps`: states that are kept beside keys and values (with_taps; an Error where the model does not have them).
   CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes = true,
               std::vector<Tap> taps = {});
+  // With a view of another model's cache, which must outlive it, for a part of that model (part_of).
+  CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed);
 
   const ModelInfo& info() const { return model_->info(); }
   const std::shared_ptr<Model>& model() const { return model_; }

@@ -18,17 +18,39 @@ KvCache::KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes, int 
   layers_ = std::make_shared<const std::vector<KvLayer>>(shape.in_pages(pool.memory(), page_rows_));
 }
 
+KvCache::KvCache(KvCache& viewed)
+    : pool_(viewed.pool_),
+      viewed_(&viewed),
+      reuse_prefixes_(false),
+      skip_(viewed.skip_),
+      page_rows_(viewed.page_rows_),
+      layers_(viewed.layers_) {}
+
 KvCache::~KvCache() {
-  for (auto& [id, held] : held_) release(held, 0);
+  for (auto& [id, held] : held_) release(held, held.lent);
   for (const PageId page : index_.pages()) pool_.discard(page);
 }
 
 int KvCache::settle(const Sequence& sequence) {
   const auto [it, fresh] = held_.try_emplace(sequence.id);
   Held& held = it->second;
+  if (viewed_) return look_again(sequence, held);
   if (fresh) find_prefix(sequence, held);
   keep_path(sequence, held, std::max(0, tokens_of(sequence) - 1));
   index_full_pages(sequence, held);
+  return held.confirmed;
+}
+
+// Whatever a view knew of the other cache's pages is over: they may have changed hands since.
+int KvCache::look_again(const Sequence& sequence, Held& held) {
+  held.retract();
+  release(held, held.lent);
+  const auto other = viewed_->held_.find(sequence.id);
+  if (other == viewed_->held_.end()) {
+    held.table.clear(), held.lent = 0, held.confirmed = 0;
+  } else {
+    held.table = other->second.table, held.lent = int(held.table.size()), held.confirmed = other->second.confirmed;
+  }
   return held.confirmed;
 }
 
@@ -173,9 +195,11 @@ int KvCache::confirmed(SequenceId id) const {
 void KvCache::forget(const Sequence& sequence) {
   const auto it = held_.find(sequence.id);
   if (it == held_.end()) return;
-  keep_path(sequence, it->second, tokens_of(sequence));
-  index_full_pages(sequence, it->second);
-  release(it->second, 0);
+  if (keeps()) {
+    keep_path(sequence, it->second, tokens_of(sequence));
+    index_full_pages(sequence, it->second);
+  }
+  release(it->second, it->second.lent);
   held_.erase(it);
 }
 
@@ -186,7 +210,7 @@ void KvCache::check() const {
     if (int(h.table.size()) < pages_for(rows))
       throw Error("cache check: sequence " + std::to_string(id) + " holds " + std::to_string(rows) + " rows in " +
                   std::to_string(h.table.size()) + " pages");
-    for (const PageId p : h.table) ++uses[p];
+    for (std::size_t i = std::size_t(h.lent); i < h.table.size(); ++i) ++uses[h.table[i]];
     for (std::size_t i = 0; i < h.pending.size(); ++i)
       if (h.pending[i].parent >= int(i))
         throw Error("cache check: a pending row of sequence " + std::to_string(id) + " precedes its parent");

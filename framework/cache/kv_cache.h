@@ -29,12 +29,16 @@ class KvCache {
   // `skip`: rows are those of a sequence's tokens without so many at its beginning: 1 for a draft head, which reads
   // each token with the target's state of the one before.
   KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes = true, int skip = 0);
+  // A view of another cache, which must outlive it: it reads that one's confirmed rows, and has rows of its own behind
+  // them, in the pages that the other one has reserved and in further ones. Its rows are never kept, and what they
+  // overwrite are rows that no forward of the other cache has written yet.
+  explicit KvCache(KvCache& viewed);
   ~KvCache();
   KvCache(const KvCache&) = delete;
 
   // Resolves the pending rows and, for a sequence that the cache does not know, looks up its prefix. Returns the number
   // of confirmed tokens, at most length - skip - 1: the last token of a sequence is always fed, since its logits are
-  // needed.
+  // needed. Of a view: those of the cache that it views, which must have settled in this step.
   int settle(const Sequence& sequence);
   // Moves the rows that settle() kept, of all caches of the pool, by one call of Backend::move. To be called before
   // pages are read or written: CachedModel::run does.
@@ -64,6 +68,7 @@ class KvCache {
   // The rows of one sequence. Its address does not change until the sequence is forgotten.
   struct Held {
     std::vector<PageId> table;
+    int lent = 0;  // of a view: its first pages, which are the other cache's
     std::vector<PendingRow> pending;
     std::vector<Source> sources;  // of pending rows' tokens
     int confirmed = 0;
@@ -99,7 +104,9 @@ class KvCache {
   std::span<const KvLayer> layers() const { return *layers_; }
   int page_rows() const { return page_rows_; }
   int skip() const { return skip_; }
-  int confirmed(SequenceId id) const;  // rows; 0 for a sequence that the cache does not know
+  PagePool& pool() const { return pool_; }
+  bool keeps() const { return viewed_ == nullptr; }  // it confirms rows of its own
+  int confirmed(SequenceId id) const;                // rows; 0 for a sequence that the cache does not know
   int pages_for(int rows) const { return pages_of(rows, page_rows_); }
   // Positions that a page of so many bytes holds, and the pages of so many positions, as a cache has them.
   static int rows_in(std::int64_t page_bytes, const KvShape& shape) {
@@ -119,12 +126,14 @@ class KvCache {
  private:
   std::span<const Token> page_content(const Sequence& sequence, const Held& held) const;
   int tokens_of(const Sequence& sequence) const { return std::max(0, sequence.length() - skip_); }
+  int look_again(const Sequence& sequence, Held& held);
   void find_prefix(const Sequence& sequence, Held& held);
   void keep_path(const Sequence& sequence, Held& held, int limit);
   void index_full_pages(const Sequence& sequence, Held& held);
   void release(Held& held, int pages);
 
   PagePool& pool_;
+  KvCache* viewed_ = nullptr;
   bool reuse_prefixes_;
   int skip_;
   int page_rows_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/cache/cached_model.h"
+#include "framework/components/step_report.h"
 #include "framework/components/verifier.h"
 #include "framework/decode/draft_tree.h"
 #include "framework/decode/sequence.h"
@@ -54,7 +55,7 @@ struct Outcome {
 
 // The traits of a drafter: the engine and the pairing rules read these, never its name.
 struct Needs {
-  std::vector<Drawn> proposes;  // kinds of nodes that it may draw; the verifier must take each of them
+  std::vector<Drawn> proposes = {};  // kinds of nodes that it may draw; the verifier must take each of them
   // Its proposals may depend on more than the tokens and options of their own request: on other requests, on outcomes
   // (of their own too), or on times (Backend::mark and Backend::clock; of no other clock, which no test could set). It
   // is exempt from the conformance kit's memory law, whose second drafter has observed nothing, and a sweep measures it
@@ -63,6 +64,9 @@ struct Needs {
   int ranks = 0;  // how many of the target's most probable tokens after each node an Outcome has
   // States of the target that a DraftRequest has. They are kept in the target's pages, so Entry::traits must name them.
   std::vector<Tap> hidden = {};
+  // It drafts by a part of the target that views the target's cache (Host::view_of_target); Entry::traits must state
+  // it.
+  bool views_target = false;
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
   bool waits = false;       // draft() waits for the device, at most once a level of the budget
   Budget whole = {};        // the least that lets it draft the shape that a user asked for; {}: it fits any budget
@@ -88,6 +92,10 @@ class Drafter {
   // After a step: called once for each sequence that was verified, with its outcome alone. If it throws, that sequence
   // fails; the others' outcomes are observed once all the same. Work for many sequences at once belongs in draft().
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
+  // After every step, its outcomes observed: what was drafted and accepted, and the time of each phase
+  // (LengthPolicy::observe). Proposals that depend on it depend on other requests and on times: Needs::learns. An
+  // exception is an Error of the step. A drafter that is made of others passes it on.
+  virtual void observe_step(const StepReport& report) { (void)report; }
   // Frees what the drafter holds for the sequence: its pages always (CachedModel::forget), as an engine expects of
   // every cache that the drafter got from its host. Where Sequence::running(), the sequence goes on: it was preempted,
   // or its pages are needed by another, and it may be drafted for again; what takes no pages may be kept till then.

@@ -42,14 +42,14 @@ std::shared_ptr<Model> Host::load(const ModelChoice& choice) const {
   return model;
 }
 
-std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed,
-                                         const TokenMap& map) {
-  if (borrowed)
-    throw Error("a cache of the model " + model->info().name +
-                " is asked for that borrows another's rows (Host::cache); nothing serves that yet");
-  if (!map.to_target.empty())
-    throw Error("a cache of the model " + model->info().name +
-                " is asked for whose tokens are another vocabulary's (Host::cache); nothing serves that yet");
+std::shared_ptr<CachedModel> Host::view_of_target(std::shared_ptr<Model> part) {
+  if (!offers_.target_cache)
+    throw Error("the cache of the target " + target_.name +
+                " is to be viewed, which this engine does not offer; let Entry::traits state Needs::views_target");
+  return caches_.emplace_back(std::make_shared<CachedModel>(backend_, std::move(part), *offers_.target_cache));
+}
+
+std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model) {
   return caches_.emplace_back(std::make_shared<CachedModel>(backend_, std::move(model), pool_, reuse_prefixes_));
 }
 

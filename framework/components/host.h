@@ -22,18 +22,13 @@ class LengthPolicy;
 class Verifier;
 class Registries;
 
-// From the tokens of a drafter's vocabulary to the target's: to_target[x], -1 where the target has no such token.
-// Empty: the vocabularies are the same.
-struct TokenMap {
-  std::vector<Token> to_target;
-};
-
 class Host {
  public:
   using Load = std::function<std::shared_ptr<Model>(const ModelChoice& choice)>;
   // What an engine offers besides. What is absent is refused where it is asked for; `kept` is then the host's own.
   struct Offers {
     std::shared_ptr<Model> target = {};
+    KvCache* target_cache = nullptr;  // where Needs::views_target of a drafter says that it is viewed
     const Registries* registries = nullptr;
     std::shared_ptr<Kept> kept = {};
   };
@@ -52,11 +47,12 @@ class Host {
   // The model that an option of the type "model" names: host.load(ModelChoice::read(options.at("model"))). Another
   // vocabulary than the target's is an Error.
   std::shared_ptr<Model> load(const ModelChoice& choice) const;
-  // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting). With
-  // `borrowed` it reads that cache's committed rows and writes rows of its own; with `map` its tokens are another
-  // vocabulary's. Nothing serves either yet: an Error.
-  std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model, const std::shared_ptr<KvCache>& borrowed = {},
-                                     const TokenMap& map = {});
+  // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting).
+  std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model);
+  // A part of the target that views the target's cache (KvCache, part_of): it reads the confirmed rows and drafts
+  // behind them, with nothing to read itself. Needs::views_target must state it.
+  std::shared_ptr<CachedModel> view_of_target(std::shared_ptr<Model> part);
+  KvCache* target_cache() const { return offers_.target_cache; }  // null: not offered
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
   // After the drafter `who` was told to forget a sequence: an Error where one of these caches holds rows of it. They
   // would be missing for good: no sequence would be blamed, and the pool would seem too small.

@@ -20,6 +20,9 @@ class NamedDrafter : public Drafter {
   void observe(std::span<const Outcome> outcomes) override {
     naming_faults(who_, "Drafter::observe", [&] { inner_->observe(outcomes); });
   }
+  void observe_step(const StepReport& report) override {
+    naming_faults(who_, "Drafter::observe_step", [&] { inner_->observe_step(report); });
+  }
   void forget(const Sequence& sequence) override {
     naming_faults(who_, "Drafter::forget", [&] { inner_->forget(sequence); });
   }

@@ -73,18 +73,20 @@ void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, 
                 "Soundness::raw");
 }
 
-std::vector<Tap> taps_of(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  std::vector<Tap> all;
+TargetUse use_of_target(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
+  TargetUse use;
   const std::function<void(const nlohmann::json&)> add = [&](const nlohmann::json& config) {
     const nlohmann::json complete = registries.drafters.complete(config);
     const Entry<Drafter>& entry = registries.drafters.find(config);
-    for (const Tap t : entry.traits ? entry.traits(complete, target).hidden : std::vector<Tap>())
-      if (std::ranges::find(all, t) == all.end()) all.push_back(t);
+    const Needs needs = entry.traits ? entry.traits(complete, target) : Needs();
+    for (const Tap t : needs.hidden)
+      if (std::ranges::find(use.taps, t) == use.taps.end()) use.taps.push_back(t);
+    use.views |= needs.views_target;
     for (const Option& o : entry.options)
       if (o.type == "drafter" && complete.at(o.name).is_object()) add(complete.at(o.name));
   };
   add(configs.drafter);
-  return all;
+  return use;
 }
 
 void expect_taps(const ComponentConfigs& configs, std::span<const Tap> taps, const Host::Inner& inner,

@@ -20,8 +20,12 @@ void expect_whole(const ComponentConfigs& configs, const Budget& most, const Nee
 // An Error unless a component that is made of others (Host::drafter, Host::verifier) asks for what they need.
 void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
                      const Soundness& soundness);
-// The target's states that the drafter reads, and those that it is made of, as Entry::traits states them: each once.
-std::vector<Tap> taps_of(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
+// What the drafter, and those that it is made of, use of the target's cache, as Entry::traits states it.
+struct TargetUse {
+  std::vector<Tap> taps;  // Needs::hidden of all, each once
+  bool views = false;     // Needs::views_target of any
+};
+TargetUse use_of_target(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 // An Error where a drafter, or one that it is made of, reads states that are not among them.
 void expect_taps(const ComponentConfigs& configs, std::span<const Tap> taps, const Host::Inner& inner,
                  const Needs& needs);

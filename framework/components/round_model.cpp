@@ -9,6 +9,9 @@ namespace foretoken {
 RoundModel::RoundModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap> taps)
     : model_(host.cache(std::move(model))), distributions_(host.backend()), taps_(std::move(taps)) {}
 
+RoundModel::RoundModel(Host& host, std::shared_ptr<CachedModel> part)
+    : model_(std::move(part)), distributions_(host.backend()) {}
+
 Budget RoundModel::budget(const DraftRequest& r) const {
   Budget b = r.budget;
   b.depth = std::min(b.depth, model_->info().positions - r.sequence->length() + 1);
@@ -29,10 +32,13 @@ RoundModel::First RoundModel::begin(std::span<const DraftRequest> requests, std:
       hidden_[r.sequence->id] = r.hidden;
       rows = std::min(rows, r.hidden.rows() - model_->cache().confirmed(r.sequence->id));
     }
-    // A head drafts from the second round on: whether the first one has states depends on prefixes that others read.
+    // What reads of the target drafts from the second round on: whether the first one has it depends on prefixes that
+    // others read.
+    const bool keeps = model_->cache().keeps(), reads_target = !taps_.empty() || !keeps;
+    if (!keeps) rows = 1;  // the target reads all tokens but the root
     const bool root =
-        budget(r).drafts() && unseen > 0 && unseen <= rows && (taps_.empty() || r.sequence->generated() > 0);
-    const int chain = std::min(unseen - 1, rows);
+        budget(r).drafts() && unseen > 0 && unseen <= rows && (!reads_target || r.sequence->generated() > 0);
+    const int chain = keeps ? std::min(unseen - 1, rows) : 0;
     if ((!root && chain <= 0) || !model_->reserve(*r.sequence, chain + (root ? fed(r) : 0))) continue;
     if (root) first.active.push_back(int(i));
     (root ? first.segments : chains).push_back({r.sequence, chain, root ? &trees[i] : nullptr, 0});

@@ -21,6 +21,8 @@ class RoundModel {
   // `taps`: of a head (Model::features), the states of the target that it reads, in this order; the drafter's
   // Needs::hidden names them.
   RoundModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap> taps = {});
+  // Of a part of the target (Host::view_of_target), which has nothing to read.
+  RoundModel(Host& host, std::shared_ptr<CachedModel> part);
 
   // The budget of a request within the context of this model, which may be shorter than the target's: the deepest node
   // that is fed must lie in it.

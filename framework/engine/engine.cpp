@@ -88,7 +88,7 @@ void expect_servable(const Request& request, const ModelInfo& m, const EngineOpt
 }
 
 ModelInfo as_served(const Registries& registries, const ComponentConfigs& configs, ModelInfo target) {
-  target.kv = with_taps(target, taps_of(registries, configs, target));
+  target.kv = with_taps(target, use_of_target(registries, configs, target).taps);
   return target;
 }
 
@@ -98,11 +98,12 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
     : backend_(backend),
       configs_(configs),
       options_(checked(options)),
+      use_(use_of_target(registries, configs, target->info())),
       served_(as_served(registries, configs, target->info())),
       pool_(backend, page_bytes(options, served_), pool_pages(options, served_, backend)),
-      target_(backend, target, pool_, options.reuse_prefixes, taps_of(registries, configs, target->info())),
+      target_(backend, target, pool_, options.reuse_prefixes, use_.taps),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
-            {target, &registries, std::move(kept)}),
+            {target, use_.views ? &target_.cache() : nullptr, &registries, std::move(kept)}),
       draft_readback_(backend),
       judging_(backend) {
   const ModelInfo& info = target_.info();
@@ -252,13 +253,13 @@ void Engine::retire(StepReport& report) {
   report.pages_in_use = pool_.in_use();
 }
 
-// What the policy throws about the whole step goes up; the sequences then come with the next report. A step that ran
-// nothing does not ask it, so that they come even if it always throws.
+// What drafter and policy throw about the whole step goes up; the sequences then come with the next report. A step that
+// ran nothing does not ask it, so that they come even if it always throws.
 void Engine::hand_out(StepReport& report) {
   report.finished.swap(finished_);
   try {
     note_finishes(report);
-    if (!report.sequences.empty()) policy_->observe(report);
+    if (!report.sequences.empty()) drafter_->observe_step(report), policy_->observe(report);
     for (Sequence& s : report.finished) {
       try {
         policy_->forget(s);

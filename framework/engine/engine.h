@@ -113,6 +113,7 @@ class Engine : private Scheduler::Memory {
   Backend& backend_;
   ComponentConfigs configs_;
   EngineOptions options_;
+  TargetUse use_;
   ModelInfo served_;  // as_served()
   PagePool pool_;
   CachedModel target_;

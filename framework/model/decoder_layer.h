@@ -36,6 +36,10 @@ class DecoderLayer {
   // The second sublayer alone.
   void feed_forward(Backend& backend, const Tensor& x) const;
 
+  // That a forward reads of the matrices of each sublayer.
+  std::int64_t attention_bytes() const { return qkv_.bytes() + out_.bytes(); }
+  std::int64_t feed_forward_bytes() const { return gate_up_.bytes() + down_.bytes(); }
+
  private:
   float epsilon_;
   int heads_, kv_heads_, head_size_;

@@ -1,6 +1,7 @@
 #include "framework/model/model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/error.h"
 
@@ -83,6 +84,21 @@ void expect_tokens_alone(const Rows& rows, const std::string& model) {
     throw Error("the model " + model +
                 " is requested to store its hidden states (Rows::taps), which it does not support");
   expect_no_inputs(rows, model);
+}
+
+std::shared_ptr<Model> Model::part(const std::shared_ptr<Model>&, const LeftOut&) {
+  throw Error("the model " + info().name + " has no layers that a drafter could leave out; choose another drafter");
+}
+
+std::shared_ptr<Model> part_of(const std::shared_ptr<Model>& whole, const LeftOut& left_out) {
+  const ModelInfo& m = whole->info();
+  for (const auto& [numbers, what] :
+       {std::pair(&left_out.attention, "attention"), std::pair(&left_out.feed_forward, "feed-forward sublayer")})
+    for (const int l : *numbers)
+      if (l < 0 || l >= int(m.kv.layers.size()))
+        throw Error("the " + std::string(what) + " of layer " + std::to_string(l) + " of the model " + m.name +
+                    " is to be left out, but its layers are 0 to " + std::to_string(m.kv.layers.size() - 1));
+  return whole->part(whole, left_out);
 }
 
 }  // namespace foretoken

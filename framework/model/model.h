@@ -117,6 +117,12 @@ struct Ends {
   Weight head;  // [vocab, width], prepared
 };
 
+// Sublayers of a model that a part of it leaves out, by the numbers of their layers from 0, ascending: each becomes the
+// identity on the residual stream, its norm included (Zhang et al. 2024, arXiv 2309.08168).
+struct LeftOut {
+  std::vector<int> attention, feed_forward;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -131,6 +137,8 @@ class Model {
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
   // Whether its forwards return features of the wanted rows.
   virtual bool features() const { return false; }
+  // See part_of.
+  virtual std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out);
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process
   // Memory for the forwards of one CachedModel.
   std::shared_ptr<ForwardMemory> memory(Backend& backend) { return memories_.lend(backend); }
@@ -139,5 +147,9 @@ class Model {
   Serial serial_;
   ForwardMemories memories_;
 };
+
+// A model that runs the other sublayers of `whole` with its weights, on a cache of the same form: an attention that is
+// left out reads and writes no keys. An Error for a model that has no parts, and for a layer that it lacks.
+std::shared_ptr<Model> part_of(const std::shared_ptr<Model>& whole, const LeftOut& left_out);
 
 }  // namespace foretoken

@@ -44,12 +44,46 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   std::tie(ends_.embedding, ends_.head) = load.ends("model.embed_tokens", c.tied_head ? "" : "lm_head");
   ends_.norm = load.vector("model.norm.weight"), ends_.epsilon = float(c.norm_epsilon);
   for (int l = 0; l < c.layers; ++l) layers_.emplace_back(load, c, layer_prefix(l));
+  all_.resize(layers_.size());
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
   info_.weight_bytes = load.bytes(), info_.table_bytes = table_bytes(ends_.embedding, ends_.head);
 }
 
+// A forward without some sublayers, on the weights of the whole.
+class Transformer::Part : public Model {
+ public:
+  Part(std::shared_ptr<const Transformer> whole, const LeftOut& left_out)
+      : whole_(std::move(whole)), info_(whole_->info_), run_(whole_->all_) {
+    const std::vector<DecoderLayer>& layers = whole_->layers_;
+    for (const int l : left_out.attention)
+      run_[std::size_t(l)].attention = false, info_.weight_bytes -= layers[std::size_t(l)].attention_bytes();
+    for (const int l : left_out.feed_forward)
+      run_[std::size_t(l)].feed_forward = false, info_.weight_bytes -= layers[std::size_t(l)].feed_forward_bytes();
+    info_.name = "part of " + info_.name, info_.table_bytes = 0;
+  }
+  const ModelInfo& info() const override { return info_; }
+  Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
+    return whole_->through(b, rows, kv, run_);
+  }
+  bool replays() const override { return true; }
+
+ private:
+  std::shared_ptr<const Transformer> whole_;
+  ModelInfo info_;
+  std::vector<Sublayers> run_;
+};
+
+std::shared_ptr<Model> Transformer::part(const std::shared_ptr<Model>& self, const LeftOut& left_out) {
+  return std::make_shared<Part>(std::static_pointer_cast<Transformer>(self), left_out);
+}
+
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
+  return through(b, rows, kv, all_);
+}
+
+Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLayer> kv,
+                            std::span<const Sublayers> run) const {
   expect_no_inputs(rows, info_.name);
   const float epsilon = ends_.epsilon;
   Tensor x = b.embed(ends_.embedding, rows.tokens);  // [rows, width]
@@ -59,7 +93,8 @@ Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLaye
   };
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     keep(Tap(l), x);
-    layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
+    if (run[l].attention) layers_[l].attend(b, x, rows.layout, kv[l], frequencies_);
+    if (run[l].feed_forward) layers_[l].feed_forward(b, x);
   }
   keep(Tap(layers_.size()), x);
   if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, ends_.norm, epsilon));

@@ -42,13 +42,22 @@ class Transformer : public Model {
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }
   const Ends* ends(Backend&) override { return &ends_; }
+  std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out) override;
 
  private:
+  class Part;
+  // What runs of each layer.
+  struct Sublayers {
+    bool attention = true, feed_forward = true;
+  };
+  Output through(Backend& backend, const Rows& rows, std::span<const KvLayer> kv, std::span<const Sublayers> run) const;
+
   ModelConfig config_;
   ModelInfo info_;
   Ends ends_;           // the embedding is the head where they are tied and quantized
   Tensor frequencies_;  // f32 [head_size / 2]
   std::vector<DecoderLayer> layers_;
+  std::vector<Sublayers> all_;  // of every layer
 };
 
 }  // namespace foretoken

@@ -65,6 +65,12 @@ std::vector<std::string> weight_types() {
   return types;
 }
 
+std::int64_t Products::bytes() const {
+  std::int64_t all = 0;
+  for (const Weight& w : parts) all += w.bytes();
+  return all;
+}
+
 Tensor Products::after_norm(Backend& b, const Tensor& x, const Tensor& gain, float epsilon) const {
   if (parts.size() == 1) return b.norm_linear(x, gain, epsilon, parts.front());
   std::int64_t out = 0, at = 0;

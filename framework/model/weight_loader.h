@@ -22,6 +22,7 @@ struct Products {
   DType type = DType::f32;  // of the products of several
   // norm_linear(x, gain, epsilon, W) of all of them: x [rows, in] -> [rows, sum of out].
   Tensor after_norm(Backend& backend, const Tensor& x, const Tensor& gain, float epsilon) const;
+  std::int64_t bytes() const;  // Weight::bytes of all
 };
 
 class WeightLoader {

@@ -38,7 +38,7 @@ struct HeadByHand {
       taps = files.form.taps;
     }
     model.emplace(host, head, taps);
-    states.emplace(*backend, models, taps);
+    states.emplace(*backend, models, Needs{.hidden = taps});
   }
   // The logits after the last token of the sequence, and after each of the drafts.
   std::vector<std::vector<float>> round(const Tokens& tokens, const Tokens& drafts) {
@@ -64,7 +64,7 @@ struct HeadByHand {
   Models models{tiny_model(*backend, "llama2"), {}};
   Registries registries = all_registries();
   PagePool pool{*backend, 1 << 16, 64};
-  Host host{*backend, pool, models.target->info(), {}, false, {models.target, &registries}};
+  Host host{*backend, pool, models.target->info(), {}, false, {models.target, nullptr, &registries}};
   std::vector<Tap> taps;
   std::optional<RoundModel> model;
   std::optional<TargetStates> states;

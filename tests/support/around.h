@@ -20,6 +20,7 @@ class Around : public Drafter {
     return inner_->draft(within);
   }
   void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
   void forget(const Sequence& s) override { inner_->forget(s); }
 
  private:

@@ -15,6 +15,7 @@ using nlohmann::json;
 struct Hooks {
   std::function<void(const DraftRequest&, DraftTree&)> drafted = [](auto&, auto&) {};
   std::function<void(const Outcome&)> observed = [](auto&) {};
+  std::function<void(const StepReport&)> stepped = [](auto&) {};
   std::function<void(const Sequence&)> forgot = [](auto&) {};
 };
 
@@ -31,6 +32,7 @@ class Hooked : public Drafter {
   void observe(std::span<const Outcome> outcomes) override {
     for (const Outcome& o : outcomes) hooks_.observed(o);
   }
+  void observe_step(const StepReport& report) override { hooks_.stepped(report); }
   void forget(const Sequence& sequence) override { hooks_.forgot(sequence), inner_->forget(sequence); }
 
  private:
@@ -235,6 +237,40 @@ TEST_F(ComponentFaults, a_policy_that_cannot_observe_a_step_loses_no_sequence) {
     ASSERT_EQ(all.size(), 3u) << always;
     for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(all[i].tokens, undisturbed[i].tokens);
   }
+}
+
+TEST_F(ComponentFaults, a_drafter_that_cannot_observe_a_step_loses_no_sequence) {
+  const std::vector<Sequence> undisturbed = serve(three());
+  for (const bool always : {false, true}) {
+    bool thrown = false;
+    hook({.stepped = [&](const StepReport& report) {
+      if (!always && (report.finished.empty() || std::exchange(thrown, true))) return;
+      throw std::runtime_error("no time today");
+    }});
+    const auto [all, errors] = serve_in_spite(three());
+    EXPECT_EQ(errors == 1, !always);
+    ASSERT_EQ(all.size(), 3u) << always;
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(all[i].tokens, undisturbed[i].tokens);
+  }
+}
+
+// Of every step, after its outcomes: with the tokens that it emitted and with its times.
+TEST_F(ComponentFaults, a_drafter_hears_of_every_step) {
+  std::size_t emitted = 0, outcomes = 0, when_heard = 0;
+  bool timed = true;
+  hook({.observed = [&](const Outcome&) { ++outcomes; },
+        .stepped =
+            [&](const StepReport& report) {
+              for (const SequenceReport& s : report.sequences) emitted += s.emitted.size();
+              timed &= report.phases.total > 0, when_heard = outcomes;
+            }});
+  const std::vector<Sequence> all = serve(three());
+  std::size_t generated = 0;
+  for (const Sequence& s : all) generated += std::size_t(s.generated());
+  EXPECT_EQ(emitted, generated);
+  EXPECT_GT(outcomes, 0u);
+  EXPECT_EQ(when_heard, outcomes);
+  EXPECT_TRUE(timed);
 }
 
 TEST_F(ComponentFaults, a_policy_that_cannot_forget_one_sequence_fails_that_one_alone) {

@@ -55,6 +55,7 @@ struct HiddenStatesOfATarget : EngineScenario {
       return inner_->draft(requests);
     }
     void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+    void observe_step(const StepReport& report) override { inner_->observe_step(report); }
     void forget(const Sequence& sequence) override { inner_->forget(sequence); }
 
    private:

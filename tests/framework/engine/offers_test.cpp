@@ -108,23 +108,6 @@ TEST_F(Offers, DeclaredNeedsThatAreNotImplementedAreErrorsBeforeAnythingIsMade) 
   EXPECT_EQ(made, 0);
 }
 
-TEST_F(Offers, OffersThatAreNotImplementedAreErrors) {
-  const auto refused = [&](const std::function<void(Host&)>& ask) {
-    draft_with([ask](Host& host) {
-      ask(host);
-      return host.drafter({{"name", "ngram"}});
-    });
-    return sentence([&] { engine(); });
-  };
-  EXPECT_TRUE(says(refused([](Host& h) { h.cache(h.target_model(), {}, {{0, 1}}); }), "another vocabulary's",
-                   "nothing serves that yet"));
-  EXPECT_TRUE(says(refused([](Host& h) {
-                     PagePool pool(h.backend(), 1024, 1);
-                     h.cache(h.target_model(), std::make_shared<KvCache>(pool, h.target().kv));
-                   }),
-                   "borrows", "nothing serves that yet"));
-}
-
 TEST(BareHost, RefusesWhatItsEngineDoesNotOffer) {
   const auto backend = make_reference_backend();
   PagePool pool(*backend, 64, 1);

@@ -1,0 +1,18 @@
+// Drafters whose model is a part of the target, on a view of the target's cache: what they share. This module must not
+// know which sublayers are left out, or why.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "drafters/growth.h"
+
+namespace foretoken {
+
+// `options`, and those of how its trees grow.
+std::vector<Option> with_growth_options(std::vector<Option> options);
+Needs part_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
+std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
+                                      const LeftOut& left_out, Host& host);
+
+}  // namespace foretoken

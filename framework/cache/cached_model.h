@@ -129,7 +129,6 @@ class CachedModel {
   void fill_inputs(const Extent& e, const Tensor& inputs) const;
   void fill_tables(std::span<const Segment> segments, const Extent& e, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
-  Tensor output_memory(std::vector<Tensor>& all, int rows, int width);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;

@@ -17,6 +17,9 @@ struct ForwardMemory {
   std::vector<Tensor> logits, features;  // f32 [rows, vocab or width] each; one without another owner is free
 };
 
+// Rows of one of `all` that is free, has as many and this width; where there is none, of a new one.
+Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width);
+
 // Safe from several threads. Lent memory may outlive this object.
 class ForwardMemories {
  public:

@@ -236,9 +236,10 @@ void expect_within_context(const TreeShape& shape, const ModelInfo& model, const
 }  // namespace
 
 std::vector<Option> tree_options() {
-  return {{"shape", "list", nlohmann::json{4, 2, 2, 1},
+  return {{"shape", "list or name", nlohmann::json{4, 2, 2, 1},
            "children per depth, as in [4, 2, 1], or one path of ranks for each node, as in "
-           "[[0], [1], [0, 0]]; where a round's budget is smaller, it is cut"},
+           "[[0], [1], [0, 0]], or the name of a published tree, as \"mc_sim_7b_63\"; where a round's budget is "
+           "smaller, it is cut"},
           {"cut", "boolean", false,
            "whether the policy's largest budget may be smaller than the shape; false: that is an error"},
           {"draws", "string", "independent",

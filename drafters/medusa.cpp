@@ -21,7 +21,11 @@ Entry<Drafter> medusa() {
                      .taps = [](const nlohmann::json&, const ModelInfo&) { return std::vector<Tap>{kNormed}; },
                      .open = open,
                      .random_keys = {"heads", "layers"},
-                     .marginals = true});
+                     .marginals = true,
+                     .examples = {{{"head", {{"random", "small"}, {"heads", 2}, {"layers", 2}}},
+                                   {"growth", "tree"},
+                                   {"shape", {2, 2}},
+                                   {"cut", true}}}});
 }
 
 }  // namespace foretoken

@@ -32,6 +32,15 @@ Entry<Drafter> head_entry(HeadKind kind) {
       {"dtype", "string", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype"}};
   for (Option& o : growth_options()) options.push_back(std::move(o));
   const nlohmann::json small{{"random", "small"}}, other{{"random", "small"}, {"seed", 2}};
+  std::vector<nlohmann::json> examples{{{"head", small}, {"temperature", 0.5}},
+                                       {{"head", other},
+                                        {"growth", "tree"},
+                                        {"shape", {2, 1}},
+                                        {"cut", true},
+                                        {"draws", "without_replacement"},
+                                        {"dtype", "f32"}},
+                                       {{"head", small}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}};
+  examples.insert(examples.end(), kind.examples.begin(), kind.examples.end());
   return {kind.summary,
           kind.source,
           options,
@@ -45,14 +54,7 @@ Entry<Drafter> head_entry(HeadKind kind) {
             if (!target.kv.layers.empty()) needs.hidden = kind.taps(o.at("head"), target);
             return needs;
           },
-          {{{"head", small}, {"temperature", 0.5}},
-           {{"head", other},
-            {"growth", "tree"},
-            {"shape", {2, 1}},
-            {"cut", true},
-            {"draws", "without_replacement"},
-            {"dtype", "f32"}},
-           {{"head", small}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+          examples};
 }
 
 }  // namespace foretoken

@@ -23,6 +23,7 @@ struct HeadKind {
       open = {};
   std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
   bool marginals = false;                     // LevelModel::marginals()
+  std::vector<nlohmann::json> examples = {};  // Entry::examples besides those that all have
 };
 
 Entry<Drafter> head_entry(HeadKind kind);

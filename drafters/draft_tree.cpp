@@ -255,8 +255,7 @@ Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const Mo
           [options, drafter](Host& host, std::unique_ptr<LevelModel> model) {
             expect_within_context(options.shape, model->info(), drafter);
             return std::make_unique<DraftsTree>(host, std::move(model), options);
-          },
-          options.shape.whole().depth};
+          }};
 }
 
 Entry<Drafter> draft_tree() {

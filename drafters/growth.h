@@ -14,7 +14,6 @@ namespace foretoken {
 struct Growth {
   Needs needs;
   std::function<std::unique_ptr<Drafter>(Host&, std::unique_ptr<LevelModel>)> grow;
-  int deepest = kMaxPath;  // no tree has more levels below its root
   std::unique_ptr<Drafter> make(Host& host, RoundModel model) const {
     return grow(host, std::make_unique<RoundModel>(std::move(model)));
   }

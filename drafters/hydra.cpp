@@ -7,12 +7,12 @@
 namespace foretoken {
 
 Entry<Drafter> hydra() {
-  const auto open = [](const nlohmann::json& head, const std::string& dtype, int deepest, Host& host) {
+  const auto open = [](const nlohmann::json& head, const std::string& dtype, Host& host) {
     const auto make = [&] {
       const HydraFiles files = open_hydra(head, host.target(), host.ends().epsilon);
-      return std::make_shared<HydraHead>(host.backend(), files, host.ends(), host.target(), dtype, deepest);
+      return std::make_shared<HydraHead>(host.backend(), files, host.ends(), host.target(), dtype);
     };
-    const std::string options = head.dump() + " " + dtype + " " + std::to_string(deepest);
+    const std::string options = head.dump() + " " + dtype;
     return std::make_unique<HydraRound>(host, kept_head<HydraHead>("hydra", options, host, make));
   };
   return head_entry({.name = "hydra",

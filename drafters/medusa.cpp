@@ -7,12 +7,12 @@
 namespace foretoken {
 
 Entry<Drafter> medusa() {
-  const auto open = [](const nlohmann::json& head, const std::string& dtype, int deepest, Host& host) {
+  const auto open = [](const nlohmann::json& head, const std::string& dtype, Host& host) {
     const auto make = [&] {
       return std::make_shared<MedusaHeads>(host.backend(), open_medusa(head, host.target()), host.ends(), host.target(),
-                                           dtype, deepest);
+                                           dtype);
     };
-    const std::string options = head.dump() + " " + dtype + " " + std::to_string(deepest);
+    const std::string options = head.dump() + " " + dtype;
     return std::make_unique<MedusaRound>(host, kept_head<MedusaHeads>("medusa", options, host, make));
   };
   return head_entry({.name = "medusa",

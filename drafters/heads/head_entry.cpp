@@ -12,10 +12,10 @@ void expect_keys(const HeadKind& kind, const nlohmann::json& head) {
     if (head.is_object()) expect_option("a random head", key, known);
 }
 
-std::unique_ptr<LevelModel> opened(const HeadKind& kind, const nlohmann::json& o, int deepest, Host& host) {
+std::unique_ptr<LevelModel> opened(const HeadKind& kind, const nlohmann::json& o, Host& host) {
   const nlohmann::json& head = o.at("head");
   const std::string dtype = o.at("dtype").get<std::string>();
-  if (kind.open) return kind.open(head, dtype, deepest, host);
+  if (kind.open) return kind.open(head, dtype, host);
   auto model =
       kept_head<Model>(kind.name, head.dump() + " " + dtype, host, [&] { return kind.load(head, dtype, host); });
   return std::make_unique<RoundModel>(host, std::move(model), kind.taps(head, host.target()));
@@ -47,7 +47,7 @@ Entry<Drafter> head_entry(HeadKind kind) {
           [kind](const nlohmann::json& o, Host& host) {
             expect_keys(kind, o.at("head"));
             const Growth growth = chosen_growth(o, kind.name, host.target(), kind.marginals);
-            return growth.grow(host, opened(kind, o, growth.deepest, host));
+            return growth.grow(host, opened(kind, o, host));
           },
           [kind](const nlohmann::json& o, const ModelInfo& target) {
             Needs needs = chosen_growth(o, kind.name, target, kind.marginals).needs;

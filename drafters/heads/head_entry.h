@@ -17,10 +17,9 @@ struct HeadKind {
   std::function<std::vector<Tap>(const nlohmann::json& head, const ModelInfo& target)> taps;
   // A head that is a whole model, with a cache of its own. `dtype`: of the weights.
   std::function<std::shared_ptr<Model>(const nlohmann::json& head, const std::string& dtype, Host& host)> load = {};
-  // Or another one in rounds of one engine's drafter. No tree has more than `deepest` levels.
-  std::function<std::unique_ptr<LevelModel>(const nlohmann::json& head, const std::string& dtype, int deepest,
-                                            Host& host)>
-      open = {};
+  // Or another one in rounds of one engine's drafter.
+  std::function<std::unique_ptr<LevelModel>(const nlohmann::json& head, const std::string& dtype, Host& host)> open =
+      {};
   std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
   bool marginals = false;                     // LevelModel::marginals()
   std::vector<nlohmann::json> examples = {};  // Entry::examples besides those that all have

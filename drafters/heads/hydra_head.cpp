@@ -7,11 +7,11 @@
 namespace foretoken {
 
 HydraHead::HydraHead(Backend& backend, const HydraFiles& files, const Ends& ends, const ModelInfo& target,
-                     const std::string& dtype, int most)
+                     const std::string& dtype)
     : info_(target), ends_(ends) {
   const auto tensors = files.tensors();
   const WeightLoader load(backend, files.shapes(target), *tensors, dtype, "auto");
-  for (int k = 0; k < std::min(files.heads, most); ++k) {
+  for (int k = 0; k < files.heads; ++k) {
     const std::string at = std::to_string(k) + ".";
     heads_.emplace_back().first = load.products({at + "0.linear", at + "0.res_connection"});
     for (int j = 1; j < files.layers; ++j)

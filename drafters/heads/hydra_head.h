@@ -17,9 +17,9 @@ namespace foretoken {
 // row's, and its own states as features.
 class HydraHead : public Model {
  public:
-  // The first `most` of the heads; the rest as of EagleHead.
+  // As EagleHead.
   HydraHead(Backend& backend, const HydraFiles& files, const Ends& ends, const ModelInfo& target,
-            const std::string& dtype, int most);
+            const std::string& dtype);
   const ModelInfo& info() const override { return info_; }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }

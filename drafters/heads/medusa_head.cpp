@@ -55,13 +55,12 @@ MedusaFiles open_medusa(const nlohmann::json& head, const ModelInfo& target) {
 }
 
 MedusaHeads::MedusaHeads(Backend& backend, const MedusaFiles& files, const Ends& ends, const ModelInfo& target,
-                         const std::string& dtype, int most)
+                         const std::string& dtype)
     : ends_(ends) {
   const auto tensors = files.tensors();
   const WeightLoader load(backend, medusa_shapes(files, target), *tensors, dtype, "auto");
-  const int count = std::min(files.heads, most);
   std::vector<std::string> first;
-  for (int k = 0; k < count; ++k) {
+  for (int k = 0; k < files.heads; ++k) {
     first.push_back(place(k, 0) + ".linear");
     further_.emplace_back();
     for (int j = 1; j < files.layers; ++j) further_.back().push_back(load.one(place(k, j) + ".linear"));

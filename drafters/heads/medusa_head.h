@@ -30,10 +30,10 @@ MedusaFiles open_medusa(const nlohmann::json& head, const ModelInfo& target);
 
 class MedusaHeads {
  public:
-  // The first `most` of the heads. `ends`, `target`: the target's, which must outlive this object. `dtype`: of the
+  // `ends`, `target`: the target's, which must outlive this object. `dtype`: of the
   // weights, as of TransformerOptions. Heads for another target are an Error.
   MedusaHeads(Backend& backend, const MedusaFiles& files, const Ends& ends, const ModelInfo& target,
-              const std::string& dtype, int most);
+              const std::string& dtype);
   int count() const { return int(further_.size()); }
   // x f32 [rows, width] -> the logits of the first `count` heads side by side, f32 [rows, count * vocab].
   void logits(Backend& backend, const Tensor& x, int count, const Tensor& to) const;

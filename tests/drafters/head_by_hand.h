@@ -28,12 +28,10 @@ struct HeadByHand {
     taps = {kNormed};
     if (name.starts_with("medusa")) {
       const MedusaFiles files = open_medusa(path, target);
-      model = std::make_unique<MedusaRound>(
-          host, std::make_shared<MedusaHeads>(*backend, files, ends, target, "f32", files.heads));
+      model = std::make_unique<MedusaRound>(host, std::make_shared<MedusaHeads>(*backend, files, ends, target, "f32"));
     } else if (name.starts_with("hydra")) {
       const HydraFiles files = open_hydra(path, target, ends.epsilon);
-      model = std::make_unique<HydraRound>(
-          host, std::make_shared<HydraHead>(*backend, files, ends, target, "f32", files.heads));
+      model = std::make_unique<HydraRound>(host, std::make_shared<HydraHead>(*backend, files, ends, target, "f32"));
     } else if (name.starts_with("mtp")) {
       cached(std::make_shared<MtpHead>(*backend, open_mtp(path, target), ends, target, "f32"));
     } else {

@@ -9,7 +9,7 @@
 namespace foretoken::test {
 namespace {
 
-namespace fs = std::filesystem;
+using nlohmann::json;
 
 const Tokens kText{1, 7, 33, 20, 5, 60};
 
@@ -43,12 +43,10 @@ TEST(Medusa, DraftsAsDeepAsItHasHeads) {
   }
 }
 
-TEST(Medusa, HeadsBelowTheDeepestTreeAreNotLoaded) {
+TEST(Medusa, HasTheHeadsOfItsFile) {
   HeadByHand by_hand(make_reference_backend());
-  const ModelInfo& target = by_hand.models.target->info();
-  const MedusaFiles files = open_medusa((kHeads / "medusa1").string(), target);
-  EXPECT_EQ(files.heads, 4);  // its config.json says 2
-  EXPECT_EQ(MedusaHeads(*by_hand.backend, files, by_hand.host.ends(), target, "f32", 3).count(), 3);
+  // Its config.json says 2, as published ones do.
+  EXPECT_EQ(open_medusa((kHeads / "medusa1").string(), by_hand.models.target->info()).heads, 4);
 }
 
 TEST(Medusa, HasNoTreeBeforeTheTargetHasAState) {
@@ -69,12 +67,92 @@ TEST(Medusa, HasNoTreeBeforeTheTargetHasAState) {
   }
 }
 
+// Drafters beside the head that a test feeds by hand, for two sequences at once.
+struct HeadsDraft : ::testing::TestWithParam<const char*> {
+  static constexpr int kLevels = 3;
+  HeadByHand by_hand{make_reference_backend()};
+  Sequence sequences[2];
+  std::vector<DraftTree> trees;
+
+  void draft(json options, float temperature, int nodes) {
+    const std::string name = GetParam();
+    by_hand.open(name);
+    options["name"] = name.starts_with("medusa") ? "medusa" : "hydra", options["dtype"] = "f32";
+    options["head"] = (kHeads / name).string();
+    const auto drafter = by_hand.registries.drafters.make(options, by_hand.host);
+    std::vector<DraftRequest> requests;
+    for (int i = 0; i < 2; ++i) {
+      Sequence& s = sequences[i];
+      s.id = SequenceId(i + 2), s.prompt_length = 1, s.sampling.temperature = temperature;
+      s.tokens = i == 0 ? kText : Tokens{1, 60, 7, 7, 52, 31, 90, 4};
+      requests.push_back({&s, {nodes, kLevels}, 1 << 20, Draws{7, s.id}, false, by_hand.states->of(s)});
+    }
+    trees = drafter->draft(requests);
+    for (const DraftTree& t : trees) EXPECT_EQ(t.nodes, nodes);
+  }
+  int parent(int i, int n) const { return *trees[std::size_t(i)].parents.row<std::int32_t>(n); }
+  Token token(int i, int n) const {
+    const DraftTree& t = trees[std::size_t(i)];
+    return t.drawn_at(n) ? *t.drawn_at(n) : *t.known.row<Token>(n);
+  }
+  Drawn drawn(int i, int n) const { return Drawn(*trees[std::size_t(i)].q.drawn.row<std::uint8_t>(n)); }
+  // The head's logits after node n of tree i, fed by hand.
+  std::vector<float> after(int i, int n) {
+    Tokens path;
+    for (; n > 0; n = parent(i, n)) path.insert(path.begin(), token(i, n));
+    const std::vector<float> logits = by_hand.round(sequences[i].tokens, path).back();
+    by_hand.model->forget(by_hand.sequence), by_hand.states->forget(by_hand.sequence);
+    return logits;
+  }
+  void expect_ranked(int i) {
+    for (int n = 1, rank = 0; n < trees[std::size_t(i)].nodes; ++n) {
+      EXPECT_EQ(drawn(i, n), Drawn::certain);
+      for (int m = rank = 0; m < n; ++m) rank += m > 0 && parent(i, m) == parent(i, n);
+      const std::vector<float> logits = after(i, parent(i, n));
+      const float own = logits[std::size_t(token(i, n))];
+      EXPECT_EQ(std::ranges::count_if(logits, [&](float l) { return l > own; }), rank) << i << " " << n;
+    }
+  }
+};
+
+TEST_P(HeadsDraft, TheMostProbableTokensOfEachNode) {
+  draft({{"growth", "tree"}, {"shape", {3, 2, 1}}, {"draws", "certain"}}, 1, 16);
+  for (const int i : {0, 1}) expect_ranked(i);
+}
+
+TEST_P(HeadsDraft, ThoseOfDynamicTrees) {
+  draft({{"growth", "dynamic"}, {"width", 3}, {"expand", 2}}, 1, 9);
+  for (const int i : {0, 1}) expect_ranked(i);
+}
+
+TEST_P(HeadsDraft, DrawsFromTheHeadsDistributions) {
+  const bool marginals = std::string(GetParam()).starts_with("medusa");
+  for (const char* growth : {"chain", "tree"}) {
+    const bool chain = growth == std::string("chain");
+    draft(chain ? json{{"growth", growth}} : json{{"growth", growth}, {"shape", {2, 2}}, {"cut", true}}, 1,
+          chain ? kLevels + 1 : 7);
+    for (const int i : {0, 1})
+      for (int n = 1; n < trees[std::size_t(i)].nodes; ++n) {
+        EXPECT_EQ(drawn(i, n), marginals ? Drawn::marginals : chain ? Drawn::chain : Drawn::independent);
+        const std::vector<float> logits = after(i, parent(i, n));
+        const Distribution q = trees[std::size_t(i)].q.distributions[std::size_t(parent(i, n))][0];
+        double sum = 0;
+        for (const float l : logits) sum += std::exp(double(l));
+        for (Token x = 0; x < q.vocab; ++x)
+          EXPECT_NEAR(q(x), std::exp(double(logits[std::size_t(x)])) / sum, 1e-5) << growth << " " << i << " " << n;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HeadsDraft, testing::Values("medusa1", "medusa2", "hydra", "hydra_prefix"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
 struct MedusaFilesOf : ::testing::Test {
   HeadByHand by_hand{make_reference_backend()};
   ModelInfo target = by_hand.models.target->info();
   std::string medusa(const std::string& path) {
     return sentence_of(
-        [&] { MedusaHeads(*by_hand.backend, open_medusa(path, target), by_hand.host.ends(), target, "f32", 9); });
+        [&] { MedusaHeads(*by_hand.backend, open_medusa(path, target), by_hand.host.ends(), target, "f32"); });
   }
   std::string hydra(const std::string& path) {
     return sentence_of([&] { open_hydra(path, target, 1e-6); });

@@ -233,6 +233,13 @@ void expect_within_context(const TreeShape& shape, const ModelInfo& model, const
                 " tokens, can never hold; choose a shape of fewer levels");
 }
 
+void expect_levels(const TreeOptions& options, const LevelModel& model, const std::string& drafter) {
+  if (!options.cut && options.shape.whole().depth > model.levels())
+    throw Error("the shape of the drafter '" + drafter + "' has " + std::to_string(options.shape.whole().depth) +
+                " levels below the root, but its head drafts " + std::to_string(model.levels()) +
+                "; choose a shape of fewer levels, or set \"cut\" to true");
+}
+
 }  // namespace
 
 std::vector<Option> tree_options() {
@@ -254,6 +261,7 @@ Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const Mo
   return {{.proposes = options.proposes(), .whole = options.cut ? Budget{} : options.shape.whole()},
           [options, drafter](Host& host, std::unique_ptr<LevelModel> model) {
             expect_within_context(options.shape, model->info(), drafter);
+            expect_levels(options, *model, drafter);
             return std::make_unique<DraftsTree>(host, std::move(model), options);
           }};
 }

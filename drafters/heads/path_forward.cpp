@@ -5,8 +5,6 @@
 namespace foretoken {
 namespace {
 
-constexpr int kMostRecorded = 512;  // rows of a forward that is worth recording: as CachedModel has it
-
 template <class T> void fill_padded(const Tensor& to, const std::vector<T>& from, T padding) {
   T* const all = to.data<T>();
   std::fill(std::ranges::copy(from, all).out, all + to.elements(), padding);
@@ -41,7 +39,7 @@ Tensor PathForward::run(const PathRows& rows, std::int64_t width, std::vector<st
     if (ids) backend_.pick(known.device, at.device, ids, vocab_);
     body(x.reshaped({padded, rows.form.pieces * rows.form.width}), ids, all);
   };
-  if (padded > kMostRecorded) {
+  if (padded > kMostRecordedRows) {
     whole();
     return logits;
   }

@@ -23,6 +23,7 @@ class StateRound : public LevelModel {
   // Drafts from the second round on, as RoundModel does with states of the target.
   First begin(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
               const std::function<int(const DraftRequest&)>& fed) override;
+  int levels() const override { return levels_; }
   Distributions distributions(const Output& out, std::span<const DistributionAfter> rows) override {
     return distributions_.of(out.logits, rows);
   }

@@ -107,10 +107,7 @@ class CachedModel {
     int rows, tables, width, words, wanted, deepest, longest;
     bool all_wanted;
 
-    // Whether it is worth recording: a replay saves 2 to 4 % of a forward of 512 rows of an 8B model and nothing of one
-    // of 2048, and forwards that read prompts, which have all numbers of rows, would push those that recur out of what
-    // a device keeps.
-    bool replays() const { return rows <= 512; }
+    bool replays() const { return rows <= kMostRecordedRows; }
   };
   // The inputs of the forward, on the device.
   struct Inputs {

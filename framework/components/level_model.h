@@ -29,6 +29,8 @@ class LevelModel {
   // then those of nodes whose parents were fed in this round.
   virtual Output run(std::span<const Segment> segments) = 0;
 
+  // The most levels below a root that it can draft.
+  virtual int levels() const { return kMaxPath; }
   // Whether the distributions of all levels are known before any token is drafted: they depend on no drafted token
   // (Drawn::marginals).
   virtual bool marginals() const { return false; }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/drafters/head_by_hand.h"
-#include "tests/framework/text/temporary_folder.h"
+#include "tests/framework/model/model_folder.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -41,6 +41,21 @@ TEST(Medusa, DraftsAsDeepAsItHasHeads) {
     EXPECT_EQ(by_hand.model->budget(by_hand.request(kText, 3)).depth, 3) << name;
     EXPECT_EQ(by_hand.model->budget(by_hand.request(kText, 9)).depth, 4) << name;
   }
+}
+
+TEST(Medusa, AShapeThatIsDeeperThanItsHeadsIsRefused) {
+  HeadByHand by_hand(make_reference_backend());
+  by_hand.open("medusa1");
+  json options{{"name", "medusa"},
+               {"head", (kHeads / "medusa1").string()},
+               {"growth", "tree"},
+               {"shape", std::vector<int>(5, 1)}};
+  const auto make = [&] { by_hand.registries.drafters.make(options, by_hand.host); };
+  EXPECT_TRUE(says(sentence_of(make), "'medusa' has 5 levels", "its head drafts 4", "\"cut\""));
+  options["cut"] = true;
+  EXPECT_NO_THROW(make());
+  options["cut"] = false, options["shape"] = "mc_sim_7b_63";
+  EXPECT_NO_THROW(make());
 }
 
 TEST(Medusa, HasTheHeadsOfItsFile) {
@@ -172,6 +187,36 @@ TEST_F(MedusaFilesOf, AnotherKindAreListed) {
   EXPECT_TRUE(says(medusa((kHeads / "eagle1").string()), "no Medusa heads", "fc.weight", "of its own kind"));
   EXPECT_TRUE(says(medusa((kHeads / "hydra").string()), "no Medusa heads", "hydra_lm_head.0.weight", "others"));
   EXPECT_TRUE(says(hydra((kHeads / "medusa1").string()), "no Hydra heads", "0.0.linear.weight", "of its own kind"));
+}
+
+TEST_F(MedusaFilesOf, UnknownTensorsAreListed) {
+  ModelFolder folder("medusa2", "heads");
+  folder.add("medusa_head.0.9.weight", {96, 64});
+  EXPECT_TRUE(says(medusa(folder.write().string()), "which has no tensors medusa_head.0.9.weight", "not known"));
+  ModelFolder other("hydra_prefix", "heads");
+  other.add("prefix_embeding_layer.layers.1.mlp.up_proj.weight", {32, 64});
+  EXPECT_TRUE(says(hydra(other.write().string()), "no tensors prefix_embeding_layer.layers.1.mlp.up_proj.weight"));
+}
+
+TEST_F(MedusaFilesOf, HydrasWithoutTokensAreRefused) {
+  ModelFolder folder("hydra", "heads");
+  std::erase_if(folder.tensors, [](const auto& t) { return t.first.find("res_connection") != std::string::npos; });
+  EXPECT_TRUE(says(hydra(folder.write().string()), "no Hydra heads that read tokens", "hydra_lm_head.0.bias"));
+}
+
+TEST_F(MedusaFilesOf, HydrasLayerIsTheTargetsUnlessItsConfigSaysOtherwise) {
+  ModelFolder folder("hydra_prefix", "heads");
+  const ModelConfig plain = open_hydra(folder.write().string(), target, 1e-6).layer;
+  EXPECT_EQ(plain.heads, 4);
+  EXPECT_EQ(plain.kv_heads, 2);
+  EXPECT_EQ(plain.head_size, 16);
+  EXPECT_EQ(plain.rope_theta, 10000);
+  EXPECT_EQ(plain.norm_epsilon, 1e-6);
+  folder.config["rope_theta"] = 500000.0, folder.config["rms_norm_eps"] = 1e-5, folder.config["head_dim"] = 8;
+  const ModelConfig own = open_hydra(folder.write().string(), target, 1e-6).layer;
+  EXPECT_EQ(own.heads, 8);
+  EXPECT_EQ(own.rope_theta, 500000);
+  EXPECT_EQ(own.norm_epsilon, 1e-5);
 }
 
 TEST_F(MedusaFilesOf, APickleNamesTheCommandThatConvertsIt) {

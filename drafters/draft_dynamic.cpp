@@ -46,19 +46,19 @@ struct GrowingTree {
 
 class DraftsDynamic : public Drafter {
  public:
-  DraftsDynamic(Host& host, RoundModel model, int width, int expand)
+  DraftsDynamic(Host& host, std::unique_ptr<LevelModel> model, int width, int expand)
       : backend_(host.backend()), model_(std::move(model)), width_(width), expand_(expand), staging_(backend_) {}
 
-  void forget(const Sequence& sequence) override { model_.forget(sequence); }
+  void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests), fed = fed_trees(requests);
-    const auto [first, active] = model_.begin(requests, fed, [this](const auto& r) { return most_fed(r); });
+    const auto [first, active] = model_->begin(requests, fed, [this](const auto& r) { return most_fed(r); });
     std::vector<GrowingTree> growing, grown;
-    for (const int i : active) growing.push_back({i, model_.budget(requests[std::size_t(i)])});
+    for (const int i : active) growing.push_back({i, model_->budget(requests[std::size_t(i)])});
     std::vector<Segment> segments = first;
     for (int depth = 1; !segments.empty(); ++depth) {
-      const Output out = model_.run(segments);
+      const Output out = model_->run(segments);
       segments.clear();
       if (growing.empty()) break;
       add_candidates(requests, fed, out, depth, growing);
@@ -78,7 +78,7 @@ class DraftsDynamic : public Drafter {
  private:
   // The root, and the nodes that are expanded on each level but the last.
   int most_fed(const DraftRequest& r) const {
-    const Budget b = model_.budget(r);
+    const Budget b = model_->budget(r);
     return b.drafts() ? 1 + (b.depth - 1) * std::min(expand_, b.nodes - 1) : 1;
   }
 
@@ -96,7 +96,7 @@ class DraftsDynamic : public Drafter {
     for (const GrowingTree& g : growing)
       for (int node = g.begin; node < int(g.fed.size()); ++node)
         rows.push_back({requests[std::size_t(g.request)].sequence, &fed[std::size_t(g.request)], node, Warp{1}});
-    const auto [tokens, q] = ranks(model_.distributions(out, rows));
+    const auto [tokens, q] = ranks(model_->distributions(out, rows));
     std::int64_t row = 0;
     for (GrowingTree& g : growing)
       for (; g.begin < int(g.fed.size()); ++g.begin, ++row) {
@@ -152,7 +152,7 @@ class DraftsDynamic : public Drafter {
   }
 
   Backend& backend_;
-  RoundModel model_;
+  std::unique_ptr<LevelModel> model_;
   int width_, expand_;
   Staging staging_;
 };
@@ -166,7 +166,8 @@ std::vector<Option> dynamic_options() {
 
 Growth dynamic_growth(const nlohmann::json& o) {
   return {{.proposes = {Drawn::certain}, .waits = true},
-          [width = o.at("width").get<int>(), expand = o.at("expand").get<int>()](Host& host, RoundModel model) {
+          [width = o.at("width").get<int>(), expand = o.at("expand").get<int>()](Host& host,
+                                                                                 std::unique_ptr<LevelModel> model) {
             return std::make_unique<DraftsDynamic>(host, std::move(model), width, expand);
           }};
 }

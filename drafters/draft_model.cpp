@@ -9,17 +9,17 @@ namespace {
 
 class DraftModel : public Drafter {
  public:
-  DraftModel(Host& host, RoundModel model, std::optional<float> temperature)
+  DraftModel(Host& host, std::unique_ptr<LevelModel> model, std::optional<float> temperature)
       : backend_(host.backend()), model_(std::move(model)), temperature_(temperature) {}
 
-  void forget(const Sequence& sequence) override { model_.forget(sequence); }
+  void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
-    const auto length = [this](const DraftRequest& r) { return model_.budget(r).chain(); };
-    auto [segments, active] = model_.begin(requests, trees, length);  // active: requests whose chain is not complete
+    const auto length = [this](const DraftRequest& r) { return model_->budget(r).chain(); };
+    auto [segments, active] = model_->begin(requests, trees, length);  // active: requests whose chain is not complete
     for (int depth = 1; !segments.empty(); ++depth) {
-      const Output out = model_.run(segments);
+      const Output out = model_->run(segments);
       segments.clear();
       if (active.empty()) break;
       extend(requests, trees, active, out, depth);
@@ -44,7 +44,7 @@ class DraftModel : public Drafter {
       draws.push_back(r.draw(depth, depth));
       draws.back().to = trees[std::size_t(i)].tokens.row<Token>(depth);
     }
-    const Distributions distributions = model_.distributions(out, rows);
+    const Distributions distributions = model_->distributions(out, rows);
     backend_.draw(distributions, draws, {});
     for (std::size_t k = 0; k < active.size(); ++k) {
       DraftTree& tree = trees[std::size_t(active[k])];
@@ -54,7 +54,7 @@ class DraftModel : public Drafter {
   }
 
   Backend& backend_;
-  RoundModel model_;
+  std::unique_ptr<LevelModel> model_;
   std::optional<float> temperature_;
 };
 
@@ -64,7 +64,7 @@ std::vector<Option> chain_options() { return {draft_temperature()}; }
 
 Growth chain_growth(const nlohmann::json& o, const std::string& drafter) {
   const std::optional<float> temperature = read_draft_temperature(o, drafter);
-  return {{.proposes = {Drawn::chain}}, [temperature](Host& host, RoundModel model) {
+  return {{.proposes = {Drawn::chain}}, [temperature](Host& host, std::unique_ptr<LevelModel> model) {
             return std::make_unique<DraftModel>(host, std::move(model), temperature);
           }};
 }

@@ -5,6 +5,7 @@
 // Nothing is read back: ranked tokens stay on the device as drawn ones do.
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "drafters/drafters.h"
 #include "drafters/growth.h"
@@ -37,7 +38,6 @@ struct TreeOptions {
 // One forward's rows, and the children to be found below them.
 struct Level {
   std::vector<DistributionAfter> rows;  // ranked ones first
-  std::vector<DraftTree*> trees;        // of each row
   int ranked = 0, ranks = 0;            // ranked rows, and the most children of one of them
   std::vector<TokenDraw> draws;
   struct Child {
@@ -46,28 +46,34 @@ struct Level {
     const Token* drawn;
   };
   std::vector<Child> children;
+  struct Parent {  // of drawn children
+    DraftTree* tree;
+    int node, row;
+  };
+  std::vector<Parent> parents;
 };
 
 class DraftsTree : public Drafter {
  public:
-  DraftsTree(Host& host, RoundModel model, TreeOptions options)
+  DraftsTree(Host& host, std::unique_ptr<LevelModel> model, TreeOptions options)
       : backend_(host.backend()), model_(std::move(model)), options_(std::move(options)), staging_(backend_) {}
 
-  void forget(const Sequence& sequence) override { model_.forget(sequence); }
+  void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
-    auto [segments, active] = model_.begin(requests, trees, [this](const auto& r) { return cut(r).fed.back(); });
+    auto [segments, active] = model_->begin(requests, trees, [this](const auto& r) { return cut(r).fed.back(); });
     ranked_first(requests, active, segments);
     if (!active.empty()) begin_tokens(trees);
     const std::vector<int> drafted = active;
+    if (model_->marginals()) draft_at_once(requests, trees, active, segments), segments.clear();
     for (std::size_t depth = 0; !segments.empty(); ++depth) {
-      const Output out = model_.run(segments);
+      const Output out = model_->run(segments);
       segments.clear();
       if (active.empty()) break;
       Level level;
       for (const int i : active) add_rows(requests[std::size_t(i)], trees[std::size_t(i)], depth, level);
-      find_tokens(level, model_.distributions(out, level.rows));
+      find_tokens(level, model_->distributions(out, level.rows));
       std::erase_if(active, [&](int i) { return cut(requests[std::size_t(i)]).fed.size() <= depth + 1; });
       for (const int i : active) {
         const DraftRequest& r = requests[std::size_t(i)];
@@ -84,8 +90,12 @@ class DraftsTree : public Drafter {
   }
 
  private:
+  static auto fed_at(const TreeShape::Cut& c, std::size_t depth) {
+    return std::views::iota(depth == 0 ? 0 : c.fed[depth - 1], c.fed[depth]);
+  }
+
   const TreeShape::Cut& cut(const DraftRequest& r) {
-    const Budget budget = model_.budget(r);
+    const Budget budget = model_->budget(r);
     const auto [at, fresh] = cuts_.try_emplace({budget.nodes, budget.depth});
     if (fresh) at->second = options_.shape.cut(budget);
     return at->second;
@@ -109,23 +119,50 @@ class DraftsTree : public Drafter {
     drawn_ = backend_.allocate({all}, DType::i32);
   }
 
+  // One row of distributions for each level serves all nodes of the level.
+  void draft_at_once(std::span<const DraftRequest> requests, std::span<DraftTree> trees, std::span<const int> active,
+                     std::span<const Segment> segments) {
+    if (active.empty()) return;
+    std::size_t levels = 0;
+    for (const int i : active) levels = std::max(levels, cut(requests[std::size_t(i)]).fed.size());
+    Level level;
+    for (const int i : active) {
+      const DraftRequest& r = requests[std::size_t(i)];
+      for (std::size_t depth = 0; depth < levels; ++depth) {
+        const int row = add_row(r, trees[std::size_t(i)], 0, level);
+        if (depth < cut(r).fed.size())
+          for (const int node : fed_at(cut(r), depth)) add_children(r, trees[std::size_t(i)], node, depth, row, level);
+      }
+    }
+    find_tokens(level, model_->distributions(model_->run_levels(segments, int(levels)), level.rows));
+  }
+
   // Adds the nodes of one tree that the last forward was fed, and the children of each.
   void add_rows(const DraftRequest& r, DraftTree& tree, std::size_t depth, Level& level) {
+    for (const int node : fed_at(cut(r), depth))
+      add_children(r, tree, node, depth, add_row(r, tree, node, level), level);
+  }
+
+  // The row of the distribution after a node.
+  int add_row(const DraftRequest& r, DraftTree& tree, int node, Level& level) const {
+    const bool ranks = options_.ranks(*r.sequence);
+    level.rows.push_back({r.sequence, &tree, node, ranks ? Warp{1} : options_.warp(*r.sequence)});
+    if (ranks) level.ranked = int(level.rows.size()), level.ranks = std::max(level.ranks, 1);
+    return int(level.rows.size()) - 1;
+  }
+
+  void add_children(const DraftRequest& r, DraftTree& tree, int node, std::size_t depth, int row, Level& level) {
     const TreeShape::Cut& c = cut(r);
     const std::int64_t begin = tree.tokens.data<Token>() - tokens_.data<Token>();
     const bool ranks = options_.ranks(*r.sequence);
-    for (int node = depth == 0 ? 0 : c.fed[depth - 1]; node < c.fed[depth]; ++node) {
-      const int row = int(level.rows.size());
-      level.rows.push_back({r.sequence, &tree, node, ranks ? Warp{1} : options_.warp(*r.sequence)});
-      level.trees.push_back(&tree);
-      const std::vector<int>& children = c.children[std::size_t(node)];
-      if (ranks) level.ranked = row + 1, level.ranks = std::max({level.ranks, 1, int(children.size())});
-      for (int rank = 0; rank < int(children.size()); ++rank) {
-        const int child = children[std::size_t(rank)], number = c.nodes[std::size_t(child)].number;
-        level.children.push_back({begin + child, ranks ? row : -1, rank, drawn_.row<Token>(begin + number)});
-        if (!ranks) add_draw(r.draw(number, int(depth) + 1, rank), row, begin + number, level);
-      }
+    const std::vector<int>& children = c.children[std::size_t(node)];
+    if (ranks) level.ranks = std::max(level.ranks, int(children.size()));
+    for (int rank = 0; rank < int(children.size()); ++rank) {
+      const int child = children[std::size_t(rank)], number = c.nodes[std::size_t(child)].number;
+      level.children.push_back({begin + child, ranks ? row : -1, rank, drawn_.row<Token>(begin + number)});
+      if (!ranks) add_draw(r.draw(number, int(depth) + 1, rank), row, begin + number, level);
     }
+    if (!ranks && !children.empty()) level.parents.push_back({&tree, node, row});
   }
 
   // Siblings without repeats are one draw. So are all siblings of a race, since races of one position are alike: they
@@ -155,12 +192,10 @@ class DraftsTree : public Drafter {
       *at.host.row<const Token*>(c.element) = c.row < 0 ? c.drawn : ranked.row<Token>(c.row) + c.rank;
     staging_.push();
     backend_.pick(tokens_, at.device, tokens_, distributions.vocab());
-    int row = -1;  // of the draw before
-    for (const TokenDraw& draw : level.draws) {
-      if (std::exchange(row, draw.row) == draw.row) continue;
-      std::vector<Distributions>& q = level.trees[std::size_t(draw.row)]->q.distributions;
-      q.resize(std::size_t(level.rows[std::size_t(draw.row)].node) + 1);
-      q.back() = distributions.slice(draw.row, 1);
+    for (const Level::Parent& p : level.parents) {
+      std::vector<Distributions>& q = p.tree->q.distributions;
+      q.resize(std::size_t(p.node) + 1);
+      q.back() = distributions.slice(p.row, 1);
     }
   }
 
@@ -172,14 +207,14 @@ class DraftsTree : public Drafter {
   }
 
   Backend& backend_;
-  RoundModel model_;
+  std::unique_ptr<LevelModel> model_;
   TreeOptions options_;
   std::map<std::pair<int, int>, TreeShape::Cut> cuts_;  // by a budget's nodes and depth
   Tensor tokens_, drawn_;                               // i32 [nodes of all trees] of this call of draft()
   Staging staging_;
 };
 
-TreeOptions read_options(const nlohmann::json& o, const std::string& drafter) {
+TreeOptions read_options(const nlohmann::json& o, const std::string& drafter, bool marginals) {
   TreeOptions read{TreeShape::read(o.at("shape")), o.at("cut"), Drawn::certain, read_draft_temperature(o, drafter)};
   const std::string draws = o.at("draws").get<std::string>();
   const std::vector<Drawn> known{Drawn::certain, Drawn::independent, Drawn::without_replacement};
@@ -187,6 +222,7 @@ TreeOptions read_options(const nlohmann::json& o, const std::string& drafter) {
   if (named == known.end())
     unknown_name("way to draw siblings", draws, {"certain", "independent", "without_replacement"});
   read.drawn = *named != Drawn::certain && read.shape.chain() ? Drawn::chain : *named;
+  if (marginals && (read.drawn == Drawn::chain || read.drawn == Drawn::independent)) read.drawn = Drawn::marginals;
   return read;
 }
 
@@ -197,12 +233,20 @@ void expect_within_context(const TreeShape& shape, const ModelInfo& model, const
                 " tokens, can never hold; choose a shape of fewer levels");
 }
 
+void expect_levels(const TreeOptions& options, const LevelModel& model, const std::string& drafter) {
+  if (!options.cut && options.shape.whole().depth > model.levels())
+    throw Error("the shape of the drafter '" + drafter + "' has " + std::to_string(options.shape.whole().depth) +
+                " levels below the root, but its head drafts " + std::to_string(model.levels()) +
+                "; choose a shape of fewer levels, or set \"cut\" to true");
+}
+
 }  // namespace
 
 std::vector<Option> tree_options() {
-  return {{"shape", "list", nlohmann::json{4, 2, 2, 1},
+  return {{"shape", "list or name", nlohmann::json{4, 2, 2, 1},
            "children per depth, as in [4, 2, 1], or one path of ranks for each node, as in "
-           "[[0], [1], [0, 0]]; where a round's budget is smaller, it is cut"},
+           "[[0], [1], [0, 0]], or the name of a published tree, as \"mc_sim_7b_63\"; where a round's budget is "
+           "smaller, it is cut"},
           {"cut", "boolean", false,
            "whether the policy's largest budget may be smaller than the shape; false: that is an error"},
           {"draws", "string", "independent",
@@ -211,12 +255,13 @@ std::vector<Option> tree_options() {
           draft_temperature()};
 }
 
-Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const ModelInfo& target) {
-  const TreeOptions options = read_options(o, drafter);
+Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const ModelInfo& target, bool marginals) {
+  const TreeOptions options = read_options(o, drafter, marginals);
   if (target.positions > 0) expect_within_context(options.shape, target, drafter);
   return {{.proposes = options.proposes(), .whole = options.cut ? Budget{} : options.shape.whole()},
-          [options, drafter](Host& host, RoundModel model) {
-            expect_within_context(options.shape, model.info(), drafter);
+          [options, drafter](Host& host, std::unique_ptr<LevelModel> model) {
+            expect_within_context(options.shape, model->info(), drafter);
+            expect_levels(options, *model, drafter);
             return std::make_unique<DraftsTree>(host, std::move(model), options);
           }};
 }

@@ -11,6 +11,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("draft_dynamic", draft_dynamic());
   registries.drafters.add("eagle", eagle());
   registries.drafters.add("eagle3", eagle3());
+  registries.drafters.add("hydra", hydra());
+  registries.drafters.add("medusa", medusa());
   registries.drafters.add("mtp", mtp());
   registries.drafters.add("pard", pard());
   registries.drafters.add("layer_skip", layer_skip());

@@ -13,6 +13,8 @@ Entry<Drafter> draft_tree();
 Entry<Drafter> draft_dynamic();
 Entry<Drafter> eagle();
 Entry<Drafter> eagle3();
+Entry<Drafter> hydra();
+Entry<Drafter> medusa();
 Entry<Drafter> mtp();
 Entry<Drafter> pard();
 Entry<Drafter> layer_skip();

@@ -39,7 +39,7 @@ std::vector<Option> growth_options() {
   return all;
 }
 
-Growth chosen_growth(nlohmann::json o, const std::string& drafter, const ModelInfo& target) {
+Growth chosen_growth(nlohmann::json o, const std::string& drafter, const ModelInfo& target, bool marginals) {
   const std::string name = o.at("growth").get<std::string>();
   const auto own = std::ranges::find(kinds(), name, &Kind::name);
   if (own == kinds().end()) unknown_name("growth", name, {"chain", "tree", "dynamic"});
@@ -50,8 +50,15 @@ Growth chosen_growth(nlohmann::json o, const std::string& drafter, const ModelIn
                     "\", but it grows as \"" + name + "\"; leave it out, or choose that growth");
   for (const Option& option : own->options)
     if (o.at(option.name).is_null()) o[option.name] = option.standard;
-  if (name == "chain") return chain_growth(o, drafter);
-  return name == "tree" ? tree_growth(o, drafter, target) : dynamic_growth(o);
+  if (name == "dynamic") return dynamic_growth(o);
+  if (name == "tree") return tree_growth(o, drafter, target, marginals);
+  if (!marginals) return chain_growth(o, drafter);
+  // All at once: a tree without siblings, of which the budget leaves what there are levels for.
+  for (const Option& option : tree_options())
+    if (option.name != "temperature") o[option.name] = option.standard;
+  const int longest = target.positions > 0 ? std::clamp(target.positions - 1, 1, kMaxPath) : kMaxPath;
+  o["shape"] = std::vector<int>(std::size_t(longest), 1), o["cut"] = true;
+  return tree_growth(o, drafter, {}, marginals);
 }
 
 }  // namespace foretoken

@@ -13,12 +13,17 @@ namespace foretoken {
 
 struct Growth {
   Needs needs;
-  std::function<std::unique_ptr<Drafter>(Host&, RoundModel)> make;
+  std::function<std::unique_ptr<Drafter>(Host&, std::unique_ptr<LevelModel>)> grow;
+  std::unique_ptr<Drafter> make(Host& host, RoundModel model) const {
+    return grow(host, std::make_unique<RoundModel>(std::move(model)));
+  }
 };
 
 // Each reads its options, complete, and names `drafter` in messages. `target`: ModelInfo() where it is not known yet.
 Growth chain_growth(const nlohmann::json& options, const std::string& drafter);
-Growth tree_growth(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
+// `marginals`: LevelModel::marginals() of the model.
+Growth tree_growth(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target,
+                   bool marginals = false);
 Growth dynamic_growth(const nlohmann::json& options);
 
 std::vector<Option> chain_options();    // temperature
@@ -28,6 +33,7 @@ std::vector<Option> dynamic_options();  // width, expand
 // All of them as options of one drafter, and "growth", which chooses: "chain", "tree" or "dynamic". What is not given
 // has the default of its kind; an option of another kind is an Error.
 std::vector<Option> growth_options();
-Growth chosen_growth(nlohmann::json options, const std::string& drafter, const ModelInfo& target);
+Growth chosen_growth(nlohmann::json options, const std::string& drafter, const ModelInfo& target,
+                     bool marginals = false);
 
 }  // namespace foretoken

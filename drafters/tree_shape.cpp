@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "drafters/published_trees.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -79,6 +80,7 @@ std::string text_of(Path path) { return nlohmann::json(path).dump(); }
 }  // namespace
 
 TreeShape TreeShape::read(const nlohmann::json& list) {
+  if (list.is_string()) return read(published_tree(list.get<std::string>()));
   const bool numbers = std::ranges::all_of(list, [](const nlohmann::json& e) { return e.is_number(); }),
              lists = std::ranges::all_of(list, [](const nlohmann::json& e) { return e.is_array(); });
   if (!list.is_array() || !(numbers || lists)) refuse(list, std::string("is no list of one kind; ") + kForms);

@@ -16,8 +16,9 @@ class TreeShape {
     int parent = -1, rank = 0, depth = 0;
   };
 
-  // Reads a list of one of two forms. Numbers: every node of depth d has list[d] children; [4, 2, 1] has 4 + 8 + 8
-  // nodes below the root. Paths: one for each node below the root, the ranks from the root down to it, in any order;
+  // Reads the name of a published tree (published_tree), or a list of one of two forms. Numbers: every node of depth d
+  // has list[d] children; [4, 2, 1] has 4 + 8 + 8 nodes below the root. Paths: one for each node below the root, the
+  // ranks from the root down to it, in any order;
   // [[0], [1], [0, 0]]. So Medusa (arXiv 2401.10774: medusa_choices) and EAGLE (2401.15077: tree choices) publish their
   // shapes. Throws Error for anything else, for a path whose parent or whose sibling of the rank before is missing, and
   // for more than kMaxNodes nodes (the root included) or kMaxPath levels.

@@ -49,6 +49,15 @@ void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const T
                 q.shape().text() + "; give k columns, at least one, for each distribution");
 }
 
+void expect_silu_add(const Tensor& x, const Tensor& y) {
+  if (x.rank() == 2 && y.rank() == 2 && x.dim(0) == y.dim(0) && x.dim(1) % y.dim(1) == 0 && x.dtype() == DType::f32 &&
+      y.dtype() == DType::f32)
+    return;
+  throw Error("silu_add: " + std::string(name_of(x.dtype())) + " " + x.shape().text() +
+              " takes rows of F32 that stand " + "a whole number of times in its own, not " + name_of(y.dtype()) + " " +
+              y.shape().text());
+}
+
 void expect_recall(const Tensor& at, const Tensor& to, DType from) {
   if (to.rank() != 2 || at.dtype() != DType::u64 || at.elements() != to.dim(0))
     throw Error("recall: expected rows and one U64 address for each, got " + std::string(name_of(to.dtype())) + " " +

@@ -127,6 +127,9 @@ class Backend {
   }
   // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;
+  // In place: x = silu(x) + y, the silu of silu_mul. x f32 [rows, n width], y f32 [rows, width], which stands n times
+  // side by side.
+  virtual void silu_add(Tensor x, const Tensor& y) = 0;
   virtual void add(Tensor x, const Tensor& y) = 0;                 // x += y
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]
   // x += linear(h, w), f32 [rows, out]. Fused where a device can.
@@ -217,7 +220,8 @@ class Backend {
 
 // Throws Error unless every draw has a row of the distributions and a destination for its tokens.
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
-// Likewise for Backend::rank, Backend::recall and Backend::spread.
+// Likewise for Backend::silu_add, Backend::rank, Backend::recall and Backend::spread.
+void expect_silu_add(const Tensor& x, const Tensor& y);
 void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const Tensor& q);
 void expect_recall(const Tensor& at, const Tensor& to, DType from);
 void expect_spread(const Tensor& from, const Tensor& ids, const Tensor& to);

@@ -58,16 +58,7 @@ void expect_target(const EagleForm& f, const ModelInfo& target, const std::strin
                 "; it belongs to another target");
 }
 
-// x W^T of several matrices, added up where `to` has numbers already: f32 [rows, out].
-Tensor products_of(Backend& b, const Products& all, const Tensor& x) {
-  std::int64_t out = 0, at = 0;
-  for (const Weight& w : all.parts) out += w.out;
-  if (all.parts.size() == 1) return b.linear(x, all.parts.front());
-  const Tensor y = b.allocate({x.dim(0), out}, DType::f32);
-  for (const Weight& w : all.parts) b.linear_to(y.columns(at, w.out), x, w), at += w.out;
-  return y;
-}
-
+// Adds x W^T of several matrices.
 void add_products(Backend& b, const Tensor& to, const Products& all, const Tensor& x) {
   std::int64_t at = 0;
   for (const Weight& w : all.parts) {
@@ -132,13 +123,13 @@ Tensor EagleHead::first_input(Backend& b, const Tensor& embedded, const Tensor& 
   if (form_.generation == 1) {
     const Tensor x = b.linear(embedded, fc_[0]);
     b.linear_add(x, inputs, fc_[1]);
-    qkv = products_of(b, of_state_, x);
+    qkv = of_state_.of(b, x);
     return x;
   }
   const bool own = !form_.combines() || inputs.dim(1) == form_.layer.width;
   const Tensor g = own ? inputs : of_states(b, inputs);
   const Tensor normed = b.rms_norm(g, state_norm_, epsilon_);
-  qkv = products_of(b, of_embedding_, b.rms_norm(embedded, embedding_norm_, epsilon_));
+  qkv = of_embedding_.of(b, b.rms_norm(embedded, embedding_norm_, epsilon_));
   add_products(b, qkv, of_state_, normed);
   return form_.norm_before_residual ? normed : g;
 }

@@ -5,11 +5,6 @@
 namespace foretoken {
 namespace {
 
-struct KeptHead {
-  std::shared_ptr<Model> model;
-  std::shared_ptr<Model> target;  // whose ends it uses
-};
-
 void expect_keys(const HeadKind& kind, const nlohmann::json& head) {
   std::vector<std::string> known{"random", "seed"};
   known.insert(known.end(), kind.random_keys.begin(), kind.random_keys.end());
@@ -17,14 +12,13 @@ void expect_keys(const HeadKind& kind, const nlohmann::json& head) {
     if (head.is_object()) expect_option("a random head", key, known);
 }
 
-std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& o, Host& host) {
+std::unique_ptr<LevelModel> opened(const HeadKind& kind, const nlohmann::json& o, Host& host) {
+  const nlohmann::json& head = o.at("head");
   const std::string dtype = o.at("dtype").get<std::string>();
-  const auto target = host.target_model();
-  const std::string key =
-      kind.name + " head " + o.at("head").dump() + " " + dtype + " of " + std::to_string(target->serial());
-  const auto kept = host.keep<KeptHead>(
-      key, [&] { return std::make_shared<KeptHead>(KeptHead{kind.load(o.at("head"), dtype, host), target}); });
-  return kept->model;
+  if (kind.open) return kind.open(head, dtype, host);
+  auto model =
+      kept_head<Model>(kind.name, head.dump() + " " + dtype, host, [&] { return kind.load(head, dtype, host); });
+  return std::make_unique<RoundModel>(host, std::move(model), kind.taps(head, host.target()));
 }
 
 }  // namespace
@@ -38,28 +32,29 @@ Entry<Drafter> head_entry(HeadKind kind) {
       {"dtype", "string", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype"}};
   for (Option& o : growth_options()) options.push_back(std::move(o));
   const nlohmann::json small{{"random", "small"}}, other{{"random", "small"}, {"seed", 2}};
+  std::vector<nlohmann::json> examples{{{"head", small}, {"temperature", 0.5}},
+                                       {{"head", other},
+                                        {"growth", "tree"},
+                                        {"shape", {2, 1}},
+                                        {"cut", true},
+                                        {"draws", "without_replacement"},
+                                        {"dtype", "f32"}},
+                                       {{"head", small}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}};
+  examples.insert(examples.end(), kind.examples.begin(), kind.examples.end());
   return {kind.summary,
           kind.source,
           options,
           [kind](const nlohmann::json& o, Host& host) {
             expect_keys(kind, o.at("head"));
-            const Growth growth = chosen_growth(o, kind.name, host.target());
-            return growth.make(host,
-                               RoundModel(host, load_head(kind, o, host), kind.taps(o.at("head"), host.target())));
+            const Growth growth = chosen_growth(o, kind.name, host.target(), kind.marginals);
+            return growth.grow(host, opened(kind, o, host));
           },
           [kind](const nlohmann::json& o, const ModelInfo& target) {
-            Needs needs = chosen_growth(o, kind.name, target).needs;
+            Needs needs = chosen_growth(o, kind.name, target, kind.marginals).needs;
             if (!target.kv.layers.empty()) needs.hidden = kind.taps(o.at("head"), target);
             return needs;
           },
-          {{{"head", small}, {"temperature", 0.5}},
-           {{"head", other},
-            {"growth", "tree"},
-            {"shape", {2, 1}},
-            {"cut", true},
-            {"draws", "without_replacement"},
-            {"dtype", "f32"}},
-           {{"head", small}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+          examples};
 }
 
 }  // namespace foretoken

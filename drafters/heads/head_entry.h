@@ -15,11 +15,29 @@ struct HeadKind {
   std::string summary, source;
   // The states that the head reads, before it is loaded.
   std::function<std::vector<Tap>(const nlohmann::json& head, const ModelInfo& target)> taps;
-  // `dtype`: of the weights.
-  std::function<std::shared_ptr<Model>(const nlohmann::json& head, const std::string& dtype, Host& host)> load;
+  // A head that is a whole model, with a cache of its own. `dtype`: of the weights.
+  std::function<std::shared_ptr<Model>(const nlohmann::json& head, const std::string& dtype, Host& host)> load = {};
+  // Or another one in rounds of one engine's drafter.
+  std::function<std::unique_ptr<LevelModel>(const nlohmann::json& head, const std::string& dtype, Host& host)> open =
+      {};
   std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
+  bool marginals = false;                     // LevelModel::marginals()
+  std::vector<nlohmann::json> examples = {};  // Entry::examples besides those that all have
 };
 
 Entry<Drafter> head_entry(HeadKind kind);
+
+// What `make` made of these options when it was first asked for on this device, with this target. `kind`: the drafter.
+template <class Head> std::shared_ptr<Head> kept_head(const std::string& kind, const std::string& options, Host& host,
+                                                      const std::function<std::shared_ptr<Head>()>& make) {
+  struct Of {
+    std::shared_ptr<Head> head;
+    std::shared_ptr<Model> target;  // whose ends it uses
+  };
+  const auto target = host.target_model();
+  const std::string key = kind + " head " + options + " of " + std::to_string(target->serial());
+  const auto kept = host.keep<Of>(key, [&] { return std::make_shared<Of>(Of{make(), target}); });
+  return kept->head;
+}
 
 }  // namespace foretoken

@@ -13,11 +13,16 @@ namespace fs = std::filesystem;
 
 Checkpoint opened(const fs::path& directory) {
   expect_model_directory(directory);
-  if (!has_file(directory / "model.safetensors") && !has_file(directory / "model.safetensors.index.json"))
+  if (!has_file(directory / "model.safetensors") && !has_file(directory / "model.safetensors.index.json")) {
+    std::vector<fs::path> others;  // "medusa_lm_head.safetensors"
+    for (const auto& file : fs::directory_iterator(directory))
+      if (file.path().extension() == ".safetensors") others.push_back(file.path());
+    if (others.size() == 1) return Checkpoint::open_file(others.front());
     for (const auto& file : fs::directory_iterator(directory))
       if (const auto end = file.path().extension(); end == ".bin" || end == ".pt")
         throw Error(file.path().string() + " is a Python pickle, which is not read; convert it once: python3 " +
                     "experiments/models/convert_head.py " + directory.string());
+  }
   return Checkpoint::open(directory);
 }
 
@@ -72,12 +77,32 @@ std::vector<std::string> HeadTensors::names() const {
 }
 
 void HeadTensors::expect_all_read(const std::string& kind) const {
-  std::string unread;
+  expect_used(kind, [&](const std::string& name) { return read_.contains(name); });
+}
+
+void HeadTensors::expect_known(const std::string& kind, const std::map<std::string, Shape>& shapes) const {
+  std::set<std::string> known = read_;
+  for (const auto& [here, there] : stored_)
+    if (shapes.contains(here)) known.insert(there);
+  expect_used(kind, [&](const std::string& name) { return known.contains(name); });
+}
+
+void HeadTensors::expect_used(const std::string& kind, const std::function<bool(const std::string&)>& used) const {
+  std::string unused;
   for (const std::string& name : file_.names())
-    if (!read_.contains(name)) unread += (unread.empty() ? "" : ", ") + name;
-  if (!unread.empty())
-    throw Error(where() + " looks like " + kind + ", which has no tensors " + unread +
+    if (!used(name)) unused += (unused.empty() ? "" : ", ") + name;
+  if (!unused.empty())
+    throw Error(where() + " looks like " + kind + ", which has no tensors " + unused +
                 "; this layout is not known, choose a head of a known one");
+}
+
+void HeadTensors::refuse(const std::string& lacks) const {
+  constexpr std::size_t kShown = 12;
+  std::string there;
+  const std::vector<std::string> all = file_.names();
+  for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) there += (i == 0 ? "" : ", ") + all[i];
+  if (all.size() > kShown) there += " and " + std::to_string(all.size() - kShown) + " others";
+  throw Error(where() + " has " + lacks + ", but the tensors " + there + "; choose the drafter of its own kind");
 }
 
 }  // namespace foretoken

@@ -28,8 +28,14 @@ class HeadTensors : public TensorSource {
   std::string where() const override { return file_.where(); }
   // An Error that lists the tensors that nothing has asked for. `kind`: what the head was taken for.
   void expect_all_read(const std::string& kind) const;
+  // Likewise those that are not among `shapes`.
+  void expect_known(const std::string& kind, const std::map<std::string, Shape>& shapes) const;
+  // An Error that lists what is there. `lacks`: what is not, "no Medusa heads".
+  [[noreturn]] void refuse(const std::string& lacks) const;
 
  private:
+  void expect_used(const std::string& kind, const std::function<bool(const std::string&)>& used) const;
+
   Checkpoint file_;
   std::map<std::string, std::string> stored_;  // name here to name there
   mutable std::set<std::string> read_;

@@ -55,6 +55,7 @@ class ObservingBackend final : public Backend {
     return device_.attend(q, kv, layout, scale);
   }
   Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
+  void silu_add(Tensor x, const Tensor& y) override { device_.silu_add(x, y); }
   void add(Tensor x, const Tensor& y) override { device_.add(x, y); }
   Tensor gather(const Tensor& x, const Tensor& rows) override { return device_.gather(x, rows); }
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override {

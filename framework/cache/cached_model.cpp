@@ -319,8 +319,9 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
     return logits ? logits.rows(0, std::int64_t(wanted_.size())) : Tensor();
   };
   if (model_->replays() && e.replays()) {
-    if (e.wanted > 0) in.rows.logits = output_memory(memory_->logits, e.wanted, info().vocab);
-    if (e.wanted > 0 && model_->features()) in.rows.features = output_memory(memory_->features, e.wanted, info().width);
+    if (e.wanted > 0) in.rows.logits = free_output(backend_, memory_->logits, e.wanted, info().vocab);
+    if (e.wanted > 0 && model_->features())
+      in.rows.features = free_output(backend_, memory_->features, e.wanted, info().width);
     // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.
     std::vector<std::int64_t> key{std::int64_t(model_->serial()),
@@ -355,14 +356,6 @@ std::int64_t CachedModel::logits_bytes() const {
   std::int64_t bytes = 0;
   for (const Tensor& t : memory_->logits) bytes += t.bytes();
   return bytes;
-}
-
-// So many rows of memory for outputs to which no other Tensor refers; allocated where there is none.
-Tensor CachedModel::output_memory(std::vector<Tensor>& all, int rows, int width) {
-  std::size_t i = 0;
-  while (i < all.size() && (all[i].dim(0) < rows || all[i].owner().use_count() > 1)) ++i;
-  if (i == all.size()) all.push_back(backend_.allocate({std::int64_t(rows), width}, DType::f32));
-  return all[i].rows(0, rows);
 }
 
 }  // namespace foretoken

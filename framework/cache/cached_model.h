@@ -109,10 +109,7 @@ class CachedModel {
     int rows, tables, width, words, wanted, deepest, longest;
     bool all_wanted;
 
-    // Whether it is worth recording: a replay saves 2 to 4 % of a forward of 512 rows of an 8B model and nothing of one
-    // of 2048, and forwards that read prompts, which have all numbers of rows, would push those that recur out of what
-    // a device keeps.
-    bool replays() const { return rows <= 512; }
+    bool replays() const { return rows <= kMostRecordedRows; }
   };
   // The inputs of the forward, on the device.
   struct Inputs {
@@ -131,7 +128,6 @@ class CachedModel {
   void fill_inputs(const Extent& e, const Tensor& inputs) const;
   void fill_tables(std::span<const Segment> segments, const Extent& e, Layout& host) const;
   Output forward(Inputs inputs, const Extent& e);
-  Tensor output_memory(std::vector<Tensor>& all, int rows, int width);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;

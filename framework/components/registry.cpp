@@ -18,6 +18,7 @@ bool fits(const nlohmann::json& value, const Option& o) {
   if (o.type == "number") return value.is_number() && value.get<double>() >= o.least && value.get<double>() <= o.most;
   if (o.type == "boolean") return value.is_boolean();
   if (o.type == "list") return value.is_array();
+  if (o.type == "list or name") return value.is_array() || (value.is_string() && value != "");
   if (o.type == "model") return value.is_object() || (value.is_string() && value != "");
   if (o.type == "path") return value.is_string() && value != "";
   if (o.type == "head") return value.is_object() || (value.is_string() && value != "");

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "framework/components/host.h"
+#include "framework/components/level_model.h"
 #include "framework/components/registry.h"
-#include "framework/decode/node_distributions.h"
 
 namespace foretoken {
 
-class RoundModel {
+class RoundModel : public LevelModel {
  public:
   // `taps`: of a head (Model::features), the states of the target that it reads, in this order; the drafter's
   // Needs::hidden names them.
@@ -24,29 +24,19 @@ class RoundModel {
   // Of a part of the target (Host::view_of_target), which has nothing to read.
   RoundModel(Host& host, std::shared_ptr<CachedModel> part);
 
-  // The budget of a request within the context of this model, which may be shorter than the target's: the deepest node
-  // that is fed must lie in it.
-  Budget budget(const DraftRequest& r) const;
-
-  // The first forward of a round.
-  struct First {
-    std::vector<Segment> segments;  // those with a tree, in the order of `active`, then those without
-    std::vector<int> active;        // the requests whose root is fed, and which may therefore be drafted for
-  };
+  // Within the context of this model, which may be shorter than the target's: the deepest node that is fed must lie in
+  // it.
+  Budget budget(const DraftRequest& r) const override;
   // Feeds the tokens that the cache lacks, up to the root of `trees` (one for each request) where rows and pages
-  // suffice. `fed`: the most rows of a request's tree that the drafter feeds in this round, the root among them; pages
-  // are reserved for all of them.
+  // suffice. Pages are reserved for all rows of `fed`.
   First begin(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
-              const std::function<int(const DraftRequest&)>& fed);
-  // One forward: the logits of the fed nodes, segment after segment (CachedModel::run). First the segments of begin(),
-  // then those of nodes whose parents were fed in this round.
-  Output run(std::span<const Segment> segments);
-  // The distributions of these logits, adjusted as the target's are.
-  Distributions distributions(const Output& out, std::span<const DistributionAfter> rows) {
+              const std::function<int(const DraftRequest&)>& fed) override;
+  Output run(std::span<const Segment> segments) override;
+  Distributions distributions(const Output& out, std::span<const DistributionAfter> rows) override {
     return distributions_.of(out.logits, rows);
   }
-  void forget(const Sequence& sequence) { model_->forget(sequence); }
-  const ModelInfo& info() const { return model_->info(); }
+  void forget(const Sequence& sequence) override { model_->forget(sequence); }
+  const ModelInfo& info() const override { return model_->info(); }
 
  private:
   void give_states(const Segment& s);

@@ -2,6 +2,13 @@
 
 namespace foretoken {
 
+Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width) {
+  std::size_t i = 0;
+  while (i < all.size() && (all[i].dim(0) < rows || all[i].dim(1) != width || all[i].owner().use_count() > 1)) ++i;
+  if (i == all.size()) all.push_back(backend.allocate({std::int64_t(rows), width}, DType::f32));
+  return all[i].rows(0, rows);
+}
+
 std::shared_ptr<ForwardMemory> ForwardMemories::lend(Backend& backend) {
   std::unique_ptr<ForwardMemory> memory;
   {

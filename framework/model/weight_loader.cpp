@@ -71,6 +71,15 @@ std::int64_t Products::bytes() const {
   return all;
 }
 
+Tensor Products::of(Backend& b, const Tensor& x) const {
+  if (parts.size() == 1) return b.linear(x, parts.front());
+  std::int64_t out = 0, at = 0;
+  for (const Weight& w : parts) out += w.out;
+  const Tensor y = b.allocate({x.dim(0), out}, DType::f32);
+  for (const Weight& w : parts) b.linear_to(y.columns(at, w.out), x, w), at += w.out;
+  return y;
+}
+
 Tensor Products::after_norm(Backend& b, const Tensor& x, const Tensor& gain, float epsilon) const {
   if (parts.size() == 1) return b.norm_linear(x, gain, epsilon, parts.front());
   std::int64_t out = 0, at = 0;

@@ -20,7 +20,9 @@ std::vector<std::string> weight_types();
 struct Products {
   std::vector<Weight> parts;
   DType type = DType::f32;  // of the products of several
-  // norm_linear(x, gain, epsilon, W) of all of them: x [rows, in] -> [rows, sum of out].
+  // linear(x, W) of all of them: x [rows, in] -> f32 [rows, sum of out].
+  Tensor of(Backend& backend, const Tensor& x) const;
+  // norm_linear(x, gain, epsilon, W) of all of them, in `type` where they are several.
   Tensor after_norm(Backend& backend, const Tensor& x, const Tensor& gain, float epsilon) const;
   std::int64_t bytes() const;  // Weight::bytes of all
 };

@@ -68,6 +68,14 @@ Tensor CpuBackend::silu_mul(const Tensor& gate_up) {
   return y;
 }
 
+void CpuBackend::silu_add(Tensor x, const Tensor& y) {
+  expect_silu_add(x, y);
+  for_rows(x.dim(0), 2 * x.dim(1), [&](std::int64_t r) {
+    for (std::int64_t at = 0; at < x.dim(1); at += y.dim(1))
+      operations_.silu_add(x.row<float>(r) + at, y.row<float>(r), y.dim(1));
+  });
+}
+
 void CpuBackend::add(Tensor x, const Tensor& y) {
   expect_rows("add", x, y.dim(1));
   for_rows(x.dim(0), x.dim(1), [&](std::int64_t r) { operations_.add(x.row<float>(r), y.row<float>(r), x.dim(1)); });

@@ -36,6 +36,7 @@ class CpuBackend final : public HostBackend {
   void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
   Tensor silu_mul(const Tensor& gate_up) override;
+  void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void linear_to(Tensor y, const Tensor& x, const Weight& w) override;

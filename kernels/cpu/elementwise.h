@@ -59,6 +59,15 @@ void silu_mul_row(const float* gate, const float* up, float* y, std::int64_t n) 
   if (rest > 0) save_some(y + i, gated(load_some(gate + i, rest), load_some(up + i, rest)), rest);
 }
 
+// x = silu(x) + y.
+void silu_add_row(float* x, const float* y, std::int64_t n) {
+  const auto added = [](Floats v, Floats w) { return gated(v, spread(1.0f)) + w; };
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(x + i, added(load<Floats>(x + i), load<Floats>(y + i)));
+  const int rest = int(n - i);
+  if (rest > 0) save_some(x + i, added(load_some(x + i, rest), load_some(y + i, rest)), rest);
+}
+
 void add_row(float* x, const float* y, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) save(x + i, load<Floats>(x + i) + load<Floats>(y + i));

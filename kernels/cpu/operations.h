@@ -120,6 +120,7 @@ struct Operations {
   void (*narrow)(const float* x, std::uint16_t* y, std::int64_t n);  // the bits of bf16(float)
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
+  void (*silu_add)(float* x, const float* y, std::int64_t n);
   void (*add)(float* x, const float* y, std::int64_t n);
   // Numbers of formats::int8_rows, and their scale.
   float (*integers_of_row)(const float* x, std::int64_t n, float input_scale, std::int8_t* numbers);

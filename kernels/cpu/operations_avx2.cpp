@@ -71,6 +71,7 @@ const Operations& operations_avx2() {
       narrow_row,
       normalize_row,
       silu_mul_row,
+      silu_add_row,
       add_row,
       integers_of_row,
       rotate_head,

@@ -83,6 +83,7 @@ const Operations& operations_scalar() {
       narrow_row,
       normalize_row,
       silu_mul_row,
+      silu_add_row,
       add_row,
       integers_of_row,
       rotate_head,

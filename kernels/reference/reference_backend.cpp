@@ -180,6 +180,15 @@ Tensor ReferenceBackend::silu_mul(const Tensor& gate_up) {
   return y;
 }
 
+void ReferenceBackend::silu_add(Tensor x, const Tensor& y) {
+  expect_silu_add(x, y);
+  for (std::int64_t r = 0; r < x.dim(0); ++r)
+    for (std::int64_t i = 0; i < x.dim(1); ++i) {
+      float& v = x.row<float>(r)[i];
+      v = float(v / (1 + std::exp(-double(v)))) + y.row<float>(r)[i % y.dim(1)];
+    }
+}
+
 void ReferenceBackend::add(Tensor x, const Tensor& y) {
   expect_rows("add", x, y.dim(1));
   for (std::int64_t r = 0; r < x.dim(0); ++r)

@@ -4,72 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include "drafters/heads/eagle_head.h"
-#include "drafters/heads/mtp_head.h"
-#include "experiments/conformance/target_states.h"
-#include "framework/components/round_model.h"
+#include "tests/drafters/head_by_hand.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
-#include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path kHeads = fs::path(FORETOKEN_SOURCE_DIR) / "tests/data/heads";
-
-int generation_of(const std::string& name) { return name == "eagle1" ? 1 : 3; }
-
-// A head beside the tiny target llama2, fed by hand.
-struct HeadByHand {
-  explicit HeadByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}
-
-  void open(const std::string& name) {
-    const std::string path = (kHeads / name).string();
-    const ModelInfo& target = models.target->info();
-    taps = {kNormed};
-    std::shared_ptr<Model> head;
-    if (name.starts_with("mtp")) {
-      head = std::make_shared<MtpHead>(*backend, open_mtp(path, target), host.ends(), target, "f32");
-    } else {
-      const EagleFiles files = open_eagle(path, generation_of(name), target);
-      head = std::make_shared<EagleHead>(*backend, files, host.ends(), target, "f32");
-      taps = files.form.taps;
-    }
-    model.emplace(host, head, taps);
-    states.emplace(*backend, models, Needs{.hidden = taps});
-  }
-  // The logits after the last token of the sequence, and after each of the drafts.
-  std::vector<std::vector<float>> round(const Tokens& tokens, const Tokens& drafts) {
-    sequence.id = 1, sequence.tokens = tokens, sequence.prompt_length = 1;
-    const DraftRequest request{&sequence,           {int(drafts.size()) + 1, int(drafts.size())}, 1 << 20, {}, false,
-                               states->of(sequence)};
-    std::vector<DraftTree> trees = rooted(*backend, {&request, 1});
-    std::vector<Segment> segments =
-        model->begin({&request, 1}, trees, [&](const auto&) { return int(drafts.size()) + 1; }).segments;
-    std::vector<std::vector<float>> found;
-    for (std::size_t depth = 0;; ++depth) {
-      const Output out = model->run(segments);
-      EXPECT_EQ(out.logits.dim(0), 1);
-      const float* const row = out.logits.row<float>(0);
-      found.emplace_back(row, row + out.logits.dim(1));
-      if (depth == drafts.size()) return found;
-      trees[0].guess(int(depth), drafts[depth]);
-      segments = {{&sequence, 0, &trees[0], int(depth) + 1}};
-    }
-  }
-
-  std::unique_ptr<Backend> backend;
-  Models models{tiny_model(*backend, "llama2"), {}};
-  Registries registries = all_registries();
-  PagePool pool{*backend, 1 << 16, 64};
-  Host host{*backend, pool, models.target->info(), {}, false, {models.target, nullptr, &registries}};
-  std::vector<Tap> taps;
-  std::optional<RoundModel> model;
-  std::optional<TargetStates> states;
-  Sequence sequence;
-};
 
 struct Heads : ::testing::TestWithParam<const char*> {
   static nlohmann::json golden() { return nlohmann::json::parse(std::ifstream(kHeads / GetParam() / "golden.json")); }
@@ -104,7 +46,8 @@ TEST_P(Heads, GiveThemOnTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Heads,
-                         testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31", "mtp_mimo", "mtp_qwen"),
+                         testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31", "mtp_mimo", "mtp_qwen",
+                                         "medusa1", "medusa2", "medusa_legacy", "hydra", "hydra_prefix"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(EagleFiles, OfAnotherGenerationNameItsDrafter) {

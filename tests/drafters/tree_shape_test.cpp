@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "drafters/published_trees.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -137,6 +138,28 @@ TEST(TreeShape, paths_that_are_no_tree_are_refused_by_name) {
   json many = json::array();
   for (int i = 0; i < 256; ++i) many.push_back({i});
   EXPECT_TRUE(says(refusal(many.dump()), "has more than 256 nodes"));
+}
+
+TEST(TreeShape, PublishedTreesHaveTheirNodes) {
+  std::map<std::string, Budget> whole;
+  for (const std::string& name : published_trees()) whole[name] = TreeShape::read(name).whole();
+  EXPECT_EQ(whole.size(), 10u);
+  EXPECT_EQ(whole.at("eagle_25"), (Budget{26, 5}));
+  for (const auto& [name, budget] : whole) {
+    if (name != "eagle_25") {
+      EXPECT_EQ(budget, (Budget{64, name == "vicuna_33b_stage1" ? 3 : 4})) << name;
+    }
+  }
+  const TreeShape medusa = TreeShape::read("mc_sim_7b_63");
+  const auto& nodes = medusa.nodes();
+  EXPECT_EQ(nodes[10].rank, 9);    // the root's last child
+  EXPECT_EQ(nodes[20].parent, 1);  // ten children of the first, then seven of the second
+  EXPECT_EQ(nodes[21].parent, 2);
+  EXPECT_EQ(nodes[63].depth, 4);
+}
+
+TEST(TreeShape, AnUnknownNameIsRefusedWithTheKnownOnes) {
+  EXPECT_TRUE(says(sentence_of([] { TreeShape::read("mc_sim_7b_64"); }), "mc_sim_7b_64", "mc_sim_7b_63", "eagle_25"));
 }
 
 }  // namespace

@@ -66,6 +66,10 @@ TEST(Reference, small_operations_mean_what_they_say) {
   EXPECT_NEAR(n.data<float>()[1], -4 / std::sqrt(12.5), 1e-6);
   const Tensor s = k.silu_mul(x);
   EXPECT_NEAR(s.data<float>()[0], 3 / (1 + std::exp(-3.0)) * -4, 1e-6);
+  const Tensor a = copy_of(x);
+  k.silu_add(a, listed<float>({5}, DType::f32).reshaped({1, 1}));
+  EXPECT_NEAR(a.data<float>()[0], 3 / (1 + std::exp(-3.0)) + 5, 1e-6);
+  EXPECT_NEAR(a.data<float>()[1], -4 / (1 + std::exp(4.0)) + 5, 1e-6);
   const Tensor q = listed<float>({1, 0, 0, 1}, DType::f32).reshaped({1, 4}), key = copy_of(q);
   k.rope(q, key, layout_of({{0, 0, 2, 1, {}}}, integers({0}).reshaped({1, 1}), 0),
          listed<float>({0.5f, 0.25f}, DType::f32), 4);

@@ -10,6 +10,7 @@
 
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/scenario.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 namespace {
@@ -226,6 +227,35 @@ TEST_P(Parity, silu_mul) {
     x.row<float>(0)[0] = 100, x.row<float>(1)[0] = -100, x.row<float>(2)[0] = 0;
     EXPECT_LT(distance(cpu->silu_mul(x), reference.silu_mul(x)), 1e-6) << width;
   }
+}
+
+TEST_P(Parity, silu_add) {
+  for (int width : {1, 17, 385}) {
+    const Tensor x = random_tensor({23, 3 * width + 5}, 3, 6), y = random_tensor({23, width + 2}, 4).columns(1, width);
+    x.row<float>(0)[2] = 100, x.row<float>(1)[2] = -100, x.row<float>(2)[2] = 0;
+    const Tensor fast = copy_of(x), slow = copy_of(x);
+    cpu->silu_add(fast.columns(2, 3 * width), y), reference.silu_add(slow.columns(2, 3 * width), y);
+    EXPECT_LT(distance(fast, slow), 1e-6) << width;
+    EXPECT_EQ(fast.row<float>(22)[1], x.row<float>(22)[1]) << "outside of the view";
+  }
+}
+
+// Heads and layers of a model have one silu.
+TEST_P(Parity, silu_add_has_the_silu_of_silu_mul) {
+  const Tensor x = random_tensor({9, 2 * 385}, 3, 6), zeros = random_tensor({9, 385}, 4);
+  for (int r = 0; r < 9; ++r)
+    for (int i = 0; i < 385; ++i) x.row<float>(r)[385 + i] = 1, zeros.row<float>(r)[i] = 0;
+  for (Backend* k : std::initializer_list<Backend*>{cpu.get(), &reference}) {
+    const Tensor of = copy_of(x), product = k->silu_mul(x);
+    k->silu_add(of.columns(0, 385), zeros);
+    for (int r = 0; r < 9; ++r)
+      for (int i = 0; i < 385; ++i) ASSERT_EQ(of.row<float>(r)[i], product.row<float>(r)[i]) << k->name();
+  }
+}
+
+TEST_P(Parity, silu_add_refuses_rows_that_do_not_repeat) {
+  EXPECT_TRUE(test::says(test::sentence_of([&] { cpu->silu_add(random_tensor({2, 8}, 1), random_tensor({2, 3}, 2)); }),
+                         "silu_add", "[2, 8]", "[2, 3]"));
 }
 
 TEST_P(Parity, add) {

@@ -102,6 +102,12 @@ TEST_P(Rows, row_work) {
   const Tensor x = random_tensor({70, 770}, 1);
   independent(x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
   independent(x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
+  const auto silu_add = [](Backend& k, const Tensor& r) {
+    const Tensor y = copy_of(r);
+    k.silu_add(y, r.columns(3, 385));
+    return y;
+  };
+  independent(x, silu_add, "silu_add");
 }
 
 TEST_P(Rows, rope) {

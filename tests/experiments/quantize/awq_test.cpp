@@ -121,6 +121,8 @@ Operations operations() {
       {"head_norm",
        [](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.head_norm(t, numbers({4}, 3), 1e-5f); }); }},
       {"silu_mul", [](Backend& b) { return b.silu_mul(numbers({2, 8})); }},
+      {"silu_add",
+       [](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.silu_add(t, numbers({2, 4}, 2)); }); }},
       {"add", [](Backend& b) { return changed(numbers({2, 8}), [&](Tensor t) { b.add(t, numbers({2, 8}, 2)); }); }},
       {"gather", [](Backend& b) { return b.gather(numbers({3, 4}), host<std::int32_t>({2, 0}, DType::i32)); }},
       {"embed",

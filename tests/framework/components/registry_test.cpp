@@ -16,7 +16,7 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
             "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_dynamic, draft_model, "
-            "draft_tree, eagle, eagle3, mtp, ngram, none, pard");
+            "draft_tree, eagle, eagle3, hydra, medusa, mtp, ngram, none, pard");
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
@@ -25,7 +25,7 @@ TEST(RegistryTest, a_config_without_a_name_is_refused) {
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
             "a drafter needs a name, as in {\"name\": \"draft_dynamic\"}, not {\"longest\":3}; known: draft_dynamic, "
-            "draft_model, draft_tree, eagle, eagle3, mtp, ngram, none, pard");
+            "draft_model, draft_tree, eagle, eagle3, hydra, medusa, mtp, ngram, none, pard");
 }
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {

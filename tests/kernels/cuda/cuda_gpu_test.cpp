@@ -168,6 +168,9 @@ TEST_P(Cuda, elementwise) {
     const Tensor g = random_tensor({7, 2 * width}, 4, 2);
     EXPECT_LT(distance(down(cuda->silu_mul(strided(g, 8))), reference.silu_mul(g)), 1e-6);
     EXPECT_LT(distance(down(cuda->silu_mul(up(rounded(g)))), reference.silu_mul(through_bf16(g))), kRounding);
+    const Tensor two = up(g), on_host = copy_of(g), y = random_tensor({7, width}, 5);
+    cuda->silu_add(two, strided(y, 3)), reference.silu_add(on_host, y);
+    EXPECT_LT(distance(down(two), on_host), 1e-6);
     Tensor sum = up(x), plain = copy_of(x);
     cuda->add(sum, up(random_tensor({5, width}, 9))), reference.add(plain, random_tensor({5, width}, 9));
     EXPECT_TRUE(same_bits(down(sum), plain));

@@ -1,0 +1,78 @@
+// A draft head of tests/data/heads beside the tiny target llama2, fed by hand.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "drafters/heads/eagle_head.h"
+#include "drafters/heads/hydra_head.h"
+#include "drafters/heads/medusa_head.h"
+#include "drafters/heads/mtp_head.h"
+#include "experiments/conformance/target_states.h"
+#include "framework/components/round_model.h"
+#include "tests/support/tiny_models.h"
+
+namespace foretoken::test {
+
+inline const std::filesystem::path kHeads = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/heads";
+
+struct HeadByHand {
+  explicit HeadByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}
+
+  void open(const std::string& name) {
+    const std::string path = (kHeads / name).string();
+    const ModelInfo& target = models.target->info();
+    const Ends& ends = host.ends();
+    taps = {kNormed};
+    if (name.starts_with("medusa")) {
+      const MedusaFiles files = open_medusa(path, target);
+      model = std::make_unique<MedusaRound>(host, std::make_shared<MedusaHeads>(*backend, files, ends, target, "f32"));
+    } else if (name.starts_with("hydra")) {
+      const HydraFiles files = open_hydra(path, target, ends.epsilon);
+      model = std::make_unique<HydraRound>(host, std::make_shared<HydraHead>(*backend, files, ends, target, "f32"));
+    } else if (name.starts_with("mtp")) {
+      cached(std::make_shared<MtpHead>(*backend, open_mtp(path, target), ends, target, "f32"));
+    } else {
+      const EagleFiles files = open_eagle(path, name == "eagle1" ? 1 : 3, target);
+      taps = files.form.taps;
+      cached(std::make_shared<EagleHead>(*backend, files, ends, target, "f32"));
+    }
+    states.emplace(*backend, models, Needs{.hidden = taps});
+  }
+  void cached(std::shared_ptr<Model> head) { model = std::make_unique<RoundModel>(host, std::move(head), taps); }
+  DraftRequest request(const Tokens& tokens, int levels) {
+    sequence.id = 1, sequence.tokens = tokens, sequence.prompt_length = 1;
+    return {&sequence, {levels + 1, levels}, 1 << 20, {}, false, states->of(sequence)};
+  }
+  // The logits after the last token of the sequence, and after each of the drafts.
+  std::vector<std::vector<float>> round(const Tokens& tokens, const Tokens& drafts) {
+    const DraftRequest r = request(tokens, int(drafts.size()) + 1);
+    std::vector<DraftTree> trees = rooted(*backend, {&r, 1});
+    std::vector<Segment> segments =
+        model->begin({&r, 1}, trees, [&](const auto&) { return int(drafts.size()) + 1; }).segments;
+    std::vector<std::vector<float>> found;
+    for (std::size_t depth = 0;; ++depth) {
+      const Output out = model->run(segments);
+      EXPECT_EQ(out.logits.dim(0), 1);
+      const float* const row = out.logits.row<float>(0);
+      found.emplace_back(row, row + out.logits.dim(1));
+      if (depth == drafts.size()) return found;
+      trees[0].guess(int(depth), drafts[depth]);
+      segments = {{&sequence, 0, &trees[0], int(depth) + 1}};
+    }
+  }
+
+  std::unique_ptr<Backend> backend;
+  Models models{tiny_model(*backend, "llama2"), {}};
+  Registries registries = all_registries();
+  PagePool pool{*backend, 1 << 16, 64};
+  Host host{*backend, pool, models.target->info(), {}, false, {models.target, nullptr, &registries}};
+  std::vector<Tap> taps;
+  std::unique_ptr<LevelModel> model;
+  std::optional<TargetStates> states;
+  Sequence sequence;
+};
+
+}  // namespace foretoken::test

@@ -13,6 +13,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("eagle3", eagle3());
   registries.drafters.add("mtp", mtp());
   registries.drafters.add("pard", pard());
+  registries.drafters.add("dflash", dflash());
+  registries.drafters.add("dspark", dspark());
 
   registries.policies.add("fixed", fixed());
 }

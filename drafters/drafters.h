@@ -15,6 +15,8 @@ Entry<Drafter> eagle();
 Entry<Drafter> eagle3();
 Entry<Drafter> mtp();
 Entry<Drafter> pard();
+Entry<Drafter> dflash();
+Entry<Drafter> dspark();
 
 Entry<LengthPolicy> fixed();
 

@@ -17,7 +17,10 @@ void expect_keys(const HeadKind& kind, const nlohmann::json& head) {
     if (head.is_object()) expect_option("a random head", key, known);
 }
 
+}  // namespace
+
 std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& o, Host& host) {
+  expect_keys(kind, o.at("head"));
   const std::string dtype = o.at("dtype").get<std::string>();
   const auto target = host.target_model();
   const std::string key =
@@ -27,22 +30,23 @@ std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& o, 
   return kept->model;
 }
 
-}  // namespace
-
-Entry<Drafter> head_entry(HeadKind kind) {
+std::vector<Option> head_options(const HeadKind& kind) {
   std::string random = "{\"random\": SHAPE, \"seed\": 1";
   for (const std::string& key : kind.random_keys) random += ", \"" + key + "\": 0";
-  std::vector<Option> options{
+  return {
       {"head", "head", nullptr,
        "directory of the head, as published (config.json and model.safetensors), or " + random + "}"},
       {"dtype", "string", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype"}};
+}
+
+Entry<Drafter> head_entry(HeadKind kind) {
+  std::vector<Option> options = head_options(kind);
   for (Option& o : growth_options()) options.push_back(std::move(o));
   const nlohmann::json small{{"random", "small"}}, other{{"random", "small"}, {"seed", 2}};
   return {kind.summary,
           kind.source,
           options,
           [kind](const nlohmann::json& o, Host& host) {
-            expect_keys(kind, o.at("head"));
             const Growth growth = chosen_growth(o, kind.name, host.target());
             return growth.make(host,
                                RoundModel(host, load_head(kind, o, host), kind.taps(o.at("head"), host.target())));

@@ -20,6 +20,11 @@ struct HeadKind {
   std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
 };
 
+// The options "head" and "dtype" of such a drafter, and what they name. A key that a random head does not have is an
+// Error.
+std::vector<Option> head_options(const HeadKind& kind);
+std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& options, Host& host);
+
 Entry<Drafter> head_entry(HeadKind kind);
 
 }  // namespace foretoken

@@ -131,6 +131,8 @@ class Model {
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
   // Whether its forwards return features of the wanted rows.
   virtual bool features() const { return false; }
+  // Whether the rows that a cache keeps are made of states of the target (Rows::inputs).
+  virtual bool reads_states() const { return features(); }
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process
   // Memory for the forwards of one CachedModel.
   std::shared_ptr<ForwardMemory> memory(Backend& backend) { return memories_.lend(backend); }

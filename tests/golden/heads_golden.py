@@ -253,5 +253,6 @@ def write(name, seed):
     (folder / "golden.json").write_text(json.dumps({"taps": form.get("taps", [-1]), "rounds": rounds}) + "\n")
 
 
-for number, name in enumerate(HEADS_OF):
-    write(name, number + 1)
+if __name__ == "__main__":
+    for number, name in enumerate(HEADS_OF):
+        write(name, number + 1)

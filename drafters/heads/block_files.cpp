@@ -202,9 +202,9 @@ BlockFiles random_block(const Fields& head, bool corrects, const ModelInfo& targ
 
 }  // namespace
 
-std::vector<std::string> random_block_keys(bool corrects) {
-  std::vector<std::string> keys{"block", "layers", "mask"};
-  if (corrects) keys.push_back("markov_rank");
+std::vector<std::pair<std::string, int>> random_block_keys(bool corrects) {
+  std::vector<std::pair<std::string, int>> keys{{"block", 16}, {"layers", 5}, {"mask", 0}};
+  if (corrects) keys.emplace_back("markov_rank", 256);
   return keys;
 }
 

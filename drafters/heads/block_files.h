@@ -40,8 +40,8 @@ struct BlockFiles {
   std::function<void()> expect_all_read = [] {};  // to be called when all is loaded: HeadTensors::expect_all_read
 };
 
-// The keys of a random head besides "random" and "seed".
-std::vector<std::string> random_block_keys(bool corrects);
+// The keys of a random head besides "random" and "seed", with usual values.
+std::vector<std::pair<std::string, int>> random_block_keys(bool corrects);
 
 // `head`: a directory, or {"random": SHAPE, "seed": 1, "block": 16, "layers": 5, "mask": the last token,
 // "markov_rank": 256} for weights that mean nothing, whose decoder layers have a published shape, or are small for

@@ -12,7 +12,7 @@ struct KeptHead {
 
 void expect_keys(const HeadKind& kind, const nlohmann::json& head) {
   std::vector<std::string> known{"random", "seed"};
-  known.insert(known.end(), kind.random_keys.begin(), kind.random_keys.end());
+  for (const auto& [key, value] : kind.random_keys) known.push_back(key);
   for (const auto& [key, value] : head.items())
     if (head.is_object()) expect_option("a random head", key, known);
 }
@@ -32,7 +32,7 @@ std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& o, 
 
 std::vector<Option> head_options(const HeadKind& kind) {
   std::string random = "{\"random\": SHAPE, \"seed\": 1";
-  for (const std::string& key : kind.random_keys) random += ", \"" + key + "\": 0";
+  for (const auto& [key, value] : kind.random_keys) random += ", \"" + key + "\": " + std::to_string(value);
   return {
       {"head", "head", nullptr,
        "directory of the head, as published (config.json and model.safetensors), or " + random + "}"},

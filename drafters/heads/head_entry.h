@@ -17,7 +17,8 @@ struct HeadKind {
   std::function<std::vector<Tap>(const nlohmann::json& head, const ModelInfo& target)> taps;
   // `dtype`: of the weights.
   std::function<std::shared_ptr<Model>(const nlohmann::json& head, const std::string& dtype, Host& host)> load;
-  std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
+  // That it reads of {"random": SHAPE, "seed": 1, ...} besides, with the values of its description.
+  std::vector<std::pair<std::string, int>> random_keys = {};
 };
 
 // The options "head" and "dtype" of such a drafter, and what they name. A key that a random head does not have is an

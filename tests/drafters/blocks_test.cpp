@@ -223,6 +223,33 @@ TEST(BlockFiles, WindowsOfSomeLayersAreRefused) {
   EXPECT_TRUE(says(Changed("dflash_sliding", both_ways).error(false), "sliding_window_non_causal", "only false"));
 }
 
+// Half a head is silent, so a tensor that nothing reads is an error.
+TEST(BlockFiles, TensorsThatNothingReadsAreListed) {
+  const Changed head("dflash_zlab", [](auto& c) { c["num_hidden_layers"] = 1, c.erase("layer_types"); });
+  BlockByHand by_hand(make_reference_backend());
+  const ModelInfo& target = by_hand.models.target->info();
+  const BlockFiles files = open_block(head.folder.path().string(), false, target);
+  EXPECT_TRUE(says(sentence_of([&] { BlockHead(*by_hand.backend, files, by_hand.host.ends(), target, "f32"); }),
+                   "looks like a DFlash head", "layers.1.mlp.down_proj.weight", "not known"));
+}
+
+TEST(BlockFiles, RelativesAreNamed) {
+  const auto error = [](const std::string& tensor) {
+    const nlohmann::json header{{tensor, {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {0, 4}}}}};
+    const std::string text = header.dump();
+    std::string file(8, '\0');
+    file[0] = char(text.size());
+    const TemporaryFolder folder;
+    folder.write("config.json", "{}"), folder.write("model.safetensors", file + text + std::string(4, '\0'));
+    BlockByHand by_hand(make_reference_backend());
+    return sentence_of([&] { open_block(folder.path().string(), false, by_hand.models.target->info()); });
+  };
+  EXPECT_TRUE(says(error("candidate_selector.hidden_projection.weight"), "a DFlash 2 head", "not supported"));
+  EXPECT_TRUE(says(error("model.prefix_gru.weight_hh_l0"), "a Domino head", "not supported"));
+  EXPECT_TRUE(says(error("logit_head.gate_proj.bias"), "\"gated\"", "vanilla"));
+  EXPECT_TRUE(says(error("markov_head.joint_proj.bias"), "\"rnn\"", "vanilla"));
+}
+
 TEST(BlockFiles, OtherHeadsAreNamed) {
   BlockByHand by_hand(make_reference_backend());
   const ModelInfo& target = by_hand.models.target->info();

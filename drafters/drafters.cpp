@@ -15,6 +15,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("medusa", medusa());
   registries.drafters.add("mtp", mtp());
   registries.drafters.add("pard", pard());
+  registries.drafters.add("dflash", dflash());
+  registries.drafters.add("dspark", dspark());
   registries.drafters.add("layer_skip", layer_skip());
   registries.drafters.add("early_exit", early_exit());
 

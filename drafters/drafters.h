@@ -17,6 +17,8 @@ Entry<Drafter> hydra();
 Entry<Drafter> medusa();
 Entry<Drafter> mtp();
 Entry<Drafter> pard();
+Entry<Drafter> dflash();
+Entry<Drafter> dspark();
 Entry<Drafter> layer_skip();
 Entry<Drafter> early_exit();
 

@@ -20,7 +20,7 @@ Entry<Drafter> hydra() {
                      .source = "arXiv 2402.05109",
                      .taps = [](const nlohmann::json&, const ModelInfo&) { return std::vector<Tap>{kNormed}; },
                      .open = open,
-                     .random_keys = {"heads", "layers", "prefix"},
+                     .random_keys = {{"heads", 4}, {"layers", 1}, {"prefix", 0}},
                      .examples = {{{"head", {{"random", "small"}, {"prefix", 1}, {"layers", 2}}},
                                    {"growth", "tree"},
                                    {"shape", {2, 2}},

@@ -20,7 +20,7 @@ Entry<Drafter> medusa() {
                      .source = "arXiv 2401.10774",
                      .taps = [](const nlohmann::json&, const ModelInfo&) { return std::vector<Tap>{kNormed}; },
                      .open = open,
-                     .random_keys = {"heads", "layers"},
+                     .random_keys = {{"heads", 4}, {"layers", 1}},
                      .marginals = true,
                      .examples = {{{"head", {{"random", "small"}, {"heads", 2}, {"layers", 2}}},
                                    {"growth", "tree"},

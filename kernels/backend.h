@@ -110,7 +110,7 @@ class Backend {
   virtual void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) = 0;
   // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype.
   virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;
-  // rope, then store.
+  // rope, then store. An absent q: keys and values alone.
   virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                           const Tensor& frequencies) {
     rope(q, k, layout, frequencies, kv.head_size);

@@ -67,7 +67,8 @@ constexpr int kMostVisibleApart = 63;  // slots; see Layout
 //
 // Row r attends to the slots [0, visible[r]) and, of the 64 * words slots from visible[r] on, those whose bit is set in
 // ancestors[r]. A row of a chain has visible = its own slot + 1 and no bits; a node of a tree has the committed prefix
-// (with the trunk of its path) visible, and a bit for each further ancestor and for itself. In one block table,
+// (with the trunk of its path) visible, and a bit for each further ancestor and for itself; a row of a block whose rows
+// attend to one another in both directions has the slots of all of them visible, and no bits. In one block table,
 // `visible` of the rows with bits differs by at most kMostVisibleApart, and no row attends to a slot 64 * words +
 // kMostVisibleApart or more behind the least of them. `words` has no bound: a draft model may be fed more nodes than a
 // draft tree keeps.
@@ -82,9 +83,11 @@ struct Layout {
   int deepest = 0;  // no row attends to this slot or a later one: bounds scratch memory and splits of the context
   int longest = 0;  // no block table has more rows than this
   Straight straight;
-  Tensor positions;  // i32 [rows]: depth in the sequence, for the rotation
-  Tensor slots;      // i32 [rows]: the slot to which the row's key and value go
-  Tensor owner;      // i32 [rows]: index of the row's block table
+  bool mutual = false;  // a row may attend to a slot that a later row of this forward writes: all keys are stored
+                        // before any row attends
+  Tensor positions;     // i32 [rows]: depth in the sequence, for the rotation
+  Tensor slots;         // i32 [rows]: the slot to which the row's key and value go
+  Tensor owner;         // i32 [rows]: index of the row's block table
   Tensor begins;   // i32 [sequences + 1]: the rows of block table i are [begins[i], begins[i + 1]), as `owner` has them
   Tensor visible;  // i32 [rows]
   Tensor first;    // i32 [rows]: slots before this one are not attended to (sliding window); absent: 0

@@ -18,7 +18,7 @@ Entry<Drafter> eagle_entry(const std::string& name, int generation, const std::s
             return std::make_shared<EagleHead>(host.backend(), open_eagle(head, generation, host.target()), host.ends(),
                                                host.target(), dtype);
           }};
-  if (generation == 3) kind.random_keys = {"draft_vocab"};
+  if (generation == 3) kind.random_keys = {{"draft_vocab", 0}};
   return head_entry(std::move(kind));
 }
 

@@ -134,9 +134,10 @@ Tensor EagleHead::first_input(Backend& b, const Tensor& embedded, const Tensor& 
   return form_.norm_before_residual ? normed : g;
 }
 
-Tensor EagleHead::stream(Backend& b, const Tensor& embedded, const Rows& rows, std::span<const KvLayer> kv) const {
+Tensor EagleHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv) const {
+  expect_states(rows);
   Tensor qkv;
-  const Tensor x = first_input(b, embedded, rows.inputs, qkv);
+  const Tensor x = first_input(b, embedded(b, rows), rows.inputs, qkv);
   layers_[0].attend(b, x, qkv, rows.layout, kv[0], frequencies_);
   layers_[0].feed_forward(b, x);
   for (std::size_t l = 1; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);

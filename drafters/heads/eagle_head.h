@@ -17,7 +17,7 @@ class EagleHead : public StateHead {
             const std::string& dtype);
 
  private:
-  Tensor stream(Backend& backend, const Tensor& embedded, const Rows& rows, std::span<const KvLayer> kv) const override;
+  Tensor stream(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) const override;
   void load_states(const WeightLoader& load);
   Tensor of_states(Backend& backend, const Tensor& inputs) const;
   Tensor first_input(Backend& backend, const Tensor& embedded, const Tensor& inputs, Tensor& qkv) const;

@@ -7,29 +7,38 @@ namespace {
 
 void expect_keys(const HeadKind& kind, const nlohmann::json& head) {
   std::vector<std::string> known{"random", "seed"};
-  known.insert(known.end(), kind.random_keys.begin(), kind.random_keys.end());
+  for (const auto& [key, value] : kind.random_keys) known.push_back(key);
   for (const auto& [key, value] : head.items())
     if (head.is_object()) expect_option("a random head", key, known);
 }
 
 std::unique_ptr<LevelModel> opened(const HeadKind& kind, const nlohmann::json& o, Host& host) {
-  const nlohmann::json& head = o.at("head");
-  const std::string dtype = o.at("dtype").get<std::string>();
-  if (kind.open) return kind.open(head, dtype, host);
-  auto model =
-      kept_head<Model>(kind.name, head.dump() + " " + dtype, host, [&] { return kind.load(head, dtype, host); });
-  return std::make_unique<RoundModel>(host, std::move(model), kind.taps(head, host.target()));
+  if (!kind.open)
+    return std::make_unique<RoundModel>(host, load_head(kind, o, host), kind.taps(o.at("head"), host.target()));
+  expect_keys(kind, o.at("head"));
+  return kind.open(o.at("head"), o.at("dtype").get<std::string>(), host);
 }
 
 }  // namespace
 
-Entry<Drafter> head_entry(HeadKind kind) {
+std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& o, Host& host) {
+  expect_keys(kind, o.at("head"));
+  const nlohmann::json& head = o.at("head");
+  const std::string dtype = o.at("dtype").get<std::string>();
+  return kept_head<Model>(kind.name, head.dump() + " " + dtype, host, [&] { return kind.load(head, dtype, host); });
+}
+
+std::vector<Option> head_options(const HeadKind& kind) {
   std::string random = "{\"random\": SHAPE, \"seed\": 1";
-  for (const std::string& key : kind.random_keys) random += ", \"" + key + "\": 0";
-  std::vector<Option> options{
+  for (const auto& [key, value] : kind.random_keys) random += ", \"" + key + "\": " + std::to_string(value);
+  return {
       {"head", "head", nullptr,
        "directory of the head, as published (config.json and model.safetensors), or " + random + "}"},
       {"dtype", "string", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype"}};
+}
+
+Entry<Drafter> head_entry(HeadKind kind) {
+  std::vector<Option> options = head_options(kind);
   for (Option& o : growth_options()) options.push_back(std::move(o));
   const nlohmann::json small{{"random", "small"}}, other{{"random", "small"}, {"seed", 2}};
   std::vector<nlohmann::json> examples{{{"head", small}, {"temperature", 0.5}},
@@ -45,7 +54,6 @@ Entry<Drafter> head_entry(HeadKind kind) {
           kind.source,
           options,
           [kind](const nlohmann::json& o, Host& host) {
-            expect_keys(kind, o.at("head"));
             const Growth growth = chosen_growth(o, kind.name, host.target(), kind.marginals);
             return growth.grow(host, opened(kind, o, host));
           },

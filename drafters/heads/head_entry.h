@@ -20,10 +20,16 @@ struct HeadKind {
   // Or another one in rounds of one engine's drafter.
   std::function<std::unique_ptr<LevelModel>(const nlohmann::json& head, const std::string& dtype, Host& host)> open =
       {};
-  std::vector<std::string> random_keys = {};  // that it reads of {"random": SHAPE, "seed": 1, ...} besides
+  // That it reads of {"random": SHAPE, "seed": 1, ...} besides, with the values of its description.
+  std::vector<std::pair<std::string, int>> random_keys = {};
   bool marginals = false;                     // LevelModel::marginals()
   std::vector<nlohmann::json> examples = {};  // Entry::examples besides those that all have
 };
+
+// The options "head" and "dtype" of such a drafter, and what they name. A key that a random head does not have is an
+// Error.
+std::vector<Option> head_options(const HeadKind& kind);
+std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& options, Host& host);
 
 Entry<Drafter> head_entry(HeadKind kind);
 

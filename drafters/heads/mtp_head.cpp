@@ -117,8 +117,9 @@ MtpHead::MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, cons
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }
 
-Tensor MtpHead::stream(Backend& b, const Tensor& embedded, const Rows& rows, std::span<const KvLayer> kv) const {
-  const Tensor x = b.linear(b.rms_norm(embedded, embedding_norm_, epsilon_), of_embedding_);
+Tensor MtpHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv) const {
+  expect_states(rows);
+  const Tensor x = b.linear(b.rms_norm(embedded(b, rows), embedding_norm_, epsilon_), of_embedding_);
   b.linear_add(x, b.rms_norm(rows.inputs, state_norm_, epsilon_), of_state_);
   layers_[0].forward(b, x, rows.layout, kv[0], frequencies_);
   return x;

@@ -32,7 +32,7 @@ class MtpHead : public StateHead {
   MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, const ModelInfo& target, const std::string& dtype);
 
  private:
-  Tensor stream(Backend& backend, const Tensor& embedded, const Rows& rows, std::span<const KvLayer> kv) const override;
+  Tensor stream(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) const override;
 
   Tensor embedding_norm_, state_norm_;  // f32 [width]
   Weight of_embedding_, of_state_;      // [width, width], added up

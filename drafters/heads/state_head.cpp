@@ -8,16 +8,19 @@ StateHead::StateHead(Backend& backend, const ModelConfig& c, const Ends& ends, c
                      std::string name)
     : info_(target), ends_(ends), epsilon_(float(c.norm_epsilon)) {
   info_.name = std::move(name), info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
-  info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype);
+  info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype, c.window);
   info_.kv.expect_heads(info_.name);
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
 }
 
+void StateHead::expect_states(const Rows& rows) const {
+  if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
+}
+
 Output StateHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
   if (!rows.taps.empty()) expect_tokens_alone(rows, info_.name);
-  if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
-  Tensor x = stream(b, b.embed(own_embedding_ ? embedding_ : ends_.embedding, rows.tokens), rows, kv);
+  Tensor x = stream(b, rows, kv);
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);
   const Tensor normed = norm_ ? b.rms_norm(x, norm_, epsilon_) : x;

@@ -22,9 +22,14 @@ class StateHead : public Model {
   // `layer`: of its decoder layers. `ends`: of the target, which must outlive the head; `target`: whose vocabulary and
   // type of cache the head has.
   StateHead(Backend& backend, const ModelConfig& layer, const Ends& ends, const ModelInfo& target, std::string name);
-  // embedded f32 [rows, width], rows.inputs f32 [rows, states] -> f32 [rows, width]; both may be changed.
-  virtual Tensor stream(Backend& backend, const Tensor& embedded, const Rows& rows,
-                        std::span<const KvLayer> kv) const = 0;
+  // rows.inputs f32 [rows, states], which may be changed -> f32 [rows, width]; absent where no row is wanted.
+  virtual Tensor stream(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) const = 0;
+  // Of the rows' tokens: f32 [rows, width].
+  Tensor embedded(Backend& backend, const Rows& rows) const {
+    return backend.embed(own_embedding_ ? embedding_ : ends_.embedding, rows.tokens);
+  }
+  // An Error where rows have no states of the target.
+  void expect_states(const Rows& rows) const;
 
   ModelInfo info_;
   const Ends& ends_;

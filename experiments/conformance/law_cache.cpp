@@ -60,7 +60,7 @@ void check_cache(Backend& backend, Engine& engine, CachedModel& cached, const Se
   if (pages != cache.pages_for(held))
     f.fail(prefix + std::to_string(pages) + " pages hold " + std::to_string(held) + " rows");
   const StatesFed fed =
-      cached.model()->features() ? states_fed(engine, engine.target().hidden(sequence), held) : StatesFed{};
+      cached.model()->reads_states() ? states_fed(engine, engine.target().hidden(sequence), held) : StatesFed{};
   if (rows_of(backend, cache, sequence.id, held) != fresh_rows(backend, cached, fed, sequence, held))
     f.fail(prefix + "keys and values differ from a fresh prefill's");
   ++f.cases;

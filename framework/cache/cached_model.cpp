@@ -17,9 +17,23 @@ void expect_served(const Segment& s, const RowInputs& inputs, const std::string&
     throw Error("a segment of the model " + model + " has " + std::to_string(rows_in(s)) + " rows of " +
                 std::to_string(inputs.pieces) + " features, but " + std::to_string(s.inputs.size()) +
                 " addresses of features (Segment::inputs); give one for each");
-  if (s.mutual)
+}
+
+bool is_chain(const DraftTree& tree) {
+  for (int n = 0; n < tree.nodes; ++n)
+    if (*tree.parents.row<std::int32_t>(n) != n - 1) return false;
+  return true;
+}
+
+void expect_mutual(const Segment& s, int window, const std::string& model) {
+  if (!s.mutual) return;
+  if (window > 0)
+    throw Error("the model " + model + " attends to a window of " + std::to_string(window) +
+                " positions, so its rows cannot attend to one another (Segment::mutual); feed them as a chain");
+  if (!s.tree || s.begin > 0 || !is_chain(*s.tree))
     throw Error("the model " + model +
-                " is given rows that attend to one another (Segment::mutual), which are not implemented yet");
+                " is given rows that attend to one another (Segment::mutual), which must be a whole tree that is a "
+                "chain; feed its root and every node below it");
 }
 
 }  // namespace
@@ -82,7 +96,8 @@ HiddenStates CachedModel::hidden(const Sequence& sequence) const {
 
 Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inputs) {
   for (const Segment& s : segments)
-    expect_served(s, inputs, info().name), cache_.expect_reserved(s.sequence->id, rows_in(s), info().name);
+    expect_served(s, inputs, info().name), expect_mutual(s, window_, info().name),
+        cache_.expect_reserved(s.sequence->id, rows_in(s), info().name);
   inputs_ = inputs;
   cache_.compact();
   const Mark start = backend_.mark();
@@ -136,8 +151,10 @@ void CachedModel::feed(std::span<const Segment> segments) {
       wanted_.push_back(std::int32_t(unordered_.size()));
       const int parent = n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n);
       (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
-      held.pending.back().approximate = n >= s.approximate;
+      held.pending.back().approximate = s.mutual || n >= s.approximate;
     }
+    for (int n = 0; s.mutual && n < s.tree->nodes; ++n)  // all of them see the last one's slot
+      unordered_[unordered_.size() - 1 - std::size_t(n)].layout.visible = unordered_.back().layout.slot + 1;
     held_.push_back(&held);
   }
 }
@@ -190,6 +207,7 @@ CachedModel::Extent CachedModel::extent(std::span<const Segment> segments) const
   if (e.wanted > 0) e.wanted = backend_.padded(e.wanted);
   e.all_wanted = wanted_.size() == fed_.size() && e.wanted == e.rows &&  // parts are padded one by one
                  e.straight.padded_rows == e.straight.rows && std::ranges::is_sorted(wanted_);
+  e.mutual = std::ranges::any_of(segments, &Segment::mutual);
   return e;
 }
 
@@ -223,7 +241,7 @@ CachedModel::Inputs CachedModel::stage(std::span<const Segment> segments, const 
   staging.push();
 
   device.rows = e.rows, device.sequences = e.tables, device.words = e.words, device.table_width = e.width;
-  device.deepest = e.deepest, device.longest = e.longest;
+  device.deepest = e.deepest, device.longest = e.longest, device.mutual = e.mutual;
   if (e.straight.tables > 0)
     device.straight = {e.straight.padded_rows, e.straight.padded_tables, e.straight.deepest, e.straight.longest};
   if (window_ == 0) device.first = {};
@@ -341,7 +359,8 @@ Output CachedModel::forward(Inputs in, const Extent& e) {
                                   e.straight.padded_tables,
                                   e.straight.deepest,
                                   e.straight.longest,
-                                  e.all_wanted};
+                                  e.all_wanted,
+                                  e.mutual};
     key.insert(key.end(), {address_of(in.rows.features.raw()), inputs_.pieces, inputs_.width, int(inputs_.dtype)});
     key.insert(key.end(), taps_.begin(), taps_.end());
     const Tensor logits = without_padding(in.rows.logits);

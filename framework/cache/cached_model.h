@@ -27,8 +27,9 @@ struct Segment {
   std::span<const std::uint64_t> inputs = {};
   // Nodes from this one on are never kept: what they are computed from is not what the sequence will have there.
   int approximate = 1 << 30;
-  // Not implemented, an Error in run():
-  bool mutual = false;  // the rows attend to one another, not to ancestors only (block drafters)
+  // The nodes attend to one another in both directions, not to ancestors only, and none of them is kept (block
+  // drafters). The tree must be a chain, fed from its root on, in a model without windows.
+  bool mutual = false;
 };
 
 // Hidden states of one sequence: those of each position lie in the pages of the cache of the model that computed them.
@@ -107,7 +108,7 @@ class CachedModel {
   struct Extent {
     Part straight, rest;  // Layout::straight, where there is a tree that branches; then the others
     int rows, tables, width, words, wanted, deepest, longest;
-    bool all_wanted;
+    bool all_wanted, mutual;
 
     bool replays() const { return rows <= kMostRecordedRows; }
   };

@@ -16,7 +16,7 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
   all[prefix + "post_attention_layernorm.weight"] = {c.width};
   for (const char* norm : {"q_norm", "k_norm"})
     if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
-  if (projections == Projections::own) {
+  if (projections != Projections::none) {
     all[prefix + "input_layernorm.weight"] = {c.width};
     matrix(attention + "q_proj", q, c.width, c.qkv_bias);
     matrix(attention + "k_proj", kv, c.width, c.qkv_bias);
@@ -35,10 +35,10 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   ffn_norm_ = load.vector(prefix + "post_attention_layernorm.weight");
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
-  if (projections == Projections::own) {
-    attention_norm_ = load.vector(prefix + "input_layernorm.weight");
-    qkv_ = load.products({attention + "q_proj", attention + "k_proj", attention + "v_proj"});
-  }
+  const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
+  if (projections != Projections::none) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
+  if (projections == Projections::own) qkv_ = load.products({q, k, v});
+  if (projections == Projections::apart) q_ = load.products({q}), kv_ = load.products({k, v});
   out_ = load.one(attention + "o_proj");
   gate_up_ = load.products({mlp + "gate_proj", mlp + "up_proj"});
   down_ = load.one(mlp + "down_proj");
@@ -52,18 +52,34 @@ void DecoderLayer::forward(Backend& b, const Tensor& x, const Layout& layout, co
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
                           const Tensor& frequencies) const {
-  attend(b, x, qkv_.after_norm(b, x, attention_norm_, epsilon_), layout, kv, frequencies);
+  if (q_.parts.empty()) return attend(b, x, qkv_.after_norm(b, x, attention_norm_, epsilon_), layout, kv, frequencies);
+  const Tensor q = q_.after_norm(b, x, attention_norm_, epsilon_),
+               k_v = kv_.after_norm(b, x, attention_norm_, epsilon_);
+  const std::int64_t nkv = std::int64_t(kv_heads_) * head_size_;
+  attend(b, x, q, k_v.columns(0, nkv), k_v.columns(nkv, nkv), layout, kv, frequencies);
 }
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
                           const Tensor& frequencies) const {
   const std::int64_t nq = std::int64_t(heads_) * head_size_, nkv = std::int64_t(kv_heads_) * head_size_;
-  const Tensor q = qkv.columns(0, nq), k = qkv.columns(nq, nkv), v = qkv.columns(nq + nkv, nkv);
+  attend(b, x, qkv.columns(0, nq), qkv.columns(nq, nkv), qkv.columns(nq + nkv, nkv), layout, kv, frequencies);
+}
+
+void DecoderLayer::attend(Backend& b, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
+                          const KvLayer& kv, const Tensor& frequencies) const {
   if (q_norm_) {
     b.head_norm(q, q_norm_, epsilon_);
     b.head_norm(k, k_norm_, epsilon_);
   }
   b.linear_add(x, b.rope_attend(q, k, v, kv, layout, frequencies, 1.0f / std::sqrt(float(head_size_))), out_);
+}
+
+void DecoderLayer::keep(Backend& b, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,
+                        const Tensor& frequencies) const {
+  const std::int64_t nkv = std::int64_t(kv_heads_) * head_size_;
+  const Tensor k_v = kv_.after_norm(b, x, gain, epsilon_), k = k_v.columns(0, nkv);
+  if (k_norm_) b.head_norm(k, k_norm_, epsilon_);
+  b.rope_store({}, k, k_v.columns(nkv, nkv), kv, layout, frequencies);
 }
 
 void DecoderLayer::feed_forward(Backend& b, const Tensor& x) const {

@@ -13,9 +13,9 @@ namespace foretoken {
 
 class DecoderLayer {
  public:
-  // The first norm, and the matrices of q, k and v: those of this layer, or none, where whoever has the layer makes q,
-  // k and v of something else than its input.
-  enum class Projections : std::uint8_t { own, none };
+  // The first norm, and the matrices of q, k and v: those of this layer, with that of q apart where keep() makes keys
+  // and values alone; or none, where whoever has the layer makes q, k and v of something else than its input.
+  enum class Projections : std::uint8_t { own, apart, none };
 
   // The tensors PREFIX + "self_attn.q_proj.weight" and so on, with shapes by the configuration.
   static std::map<std::string, Shape> tensors(const ModelConfig& config, const std::string& prefix,
@@ -33,6 +33,10 @@ class DecoderLayer {
               const Tensor& frequencies) const;
   void attend(Backend& backend, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
               const Tensor& frequencies) const;
+  // Keys and values alone, of rows that have no queries: those of rms_norm(x, gain), x f32 [rows, width], which takes
+  // the place of the first norm. Of projections that are apart.
+  void keep(Backend& backend, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,
+            const Tensor& frequencies) const;
   // The second sublayer alone.
   void feed_forward(Backend& backend, const Tensor& x) const;
 
@@ -41,11 +45,15 @@ class DecoderLayer {
   std::int64_t feed_forward_bytes() const { return gate_up_.bytes() + down_.bytes(); }
 
  private:
+  void attend(Backend& backend, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
+              const KvLayer& kv, const Tensor& frequencies) const;
+
   float epsilon_;
   int heads_, kv_heads_, head_size_;
   Tensor attention_norm_, ffn_norm_;  // f32 [width]; the first absent without projections
   Tensor q_norm_, k_norm_;            // f32 [head_size]; absent without head norms
   Products qkv_;                      // [(heads + 2 kv_heads) head_size, width]
+  Products q_, kv_;                   // its parts, in its place where they are apart
   Weight out_;                        // [width, heads head_size]
   Products gate_up_;                  // [2 ffn, width]
   Weight down_;                       // [width, ffn]

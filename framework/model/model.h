@@ -137,6 +137,8 @@ class Model {
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
   // Whether its forwards return features of the wanted rows.
   virtual bool features() const { return false; }
+  // Whether the rows that a cache keeps are made of states of the target (Rows::inputs).
+  virtual bool reads_states() const { return features(); }
   // See part_of.
   virtual std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out);
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process

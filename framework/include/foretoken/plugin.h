@@ -16,6 +16,7 @@
 #include "framework/components/verifier.h"
 
 // What the engine provides: models, caches, the device, distributions at nodes of a tree.
+#include "framework/components/block_model.h"
 #include "framework/components/host.h"
 #include "framework/components/round_model.h"
 #include "framework/decode/node_distributions.h"

@@ -238,7 +238,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
   expect(q, kv, layout);
   const bool half =
       q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
-  if (!half || layout.rows == 0 || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
+  if (!half || layout.rows == 0 || layout.mutual || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
     return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
   const Tensor out = allocate(q.shape(), q.dtype());
   for (const Part& part : parts_of(layout)) {

@@ -264,16 +264,81 @@ TEST(CachedModelTest, RefusesSegmentsThatAreNotImplemented) {
   ASSERT_TRUE(model.reserve(s, 3));
   const DraftTree root = DraftTree::rooted(*backend, 3, 0);
   const std::uint64_t addresses[3] = {};
-  const Segment featured{&s, 2, &root, 0, addresses}, mutual{.sequence = &s, .chain = 2, .tree = &root, .mutual = true};
+  const Segment featured{&s, 2, &root, 0, addresses};
   const std::string name = models.target->info().name;
   EXPECT_TRUE(says(test::sentence_of([&] { model.run({&featured, 1}); }), name, "3 rows of 0 features", "3 addresses"));
   EXPECT_TRUE(says(test::sentence_of([&] { model.run({&featured, 1}, {1, 8}); }), name, "Rows::inputs"));
   (void)model.unseen(s);
   ASSERT_TRUE(model.reserve(s, 3));
-  EXPECT_TRUE(
-      says(test::sentence_of([&] { model.run({&mutual, 1}); }), name, "Segment::mutual", "not implemented yet"));
   const Segment plain{&s, 2, &root, 0};
   EXPECT_EQ(model.run({&plain, 1}).logits.dim(0), 1);
+}
+
+// Remembers the layout of its last forward, of a chain in whose place a block may be fed.
+struct SeenLayout final : Model {
+  ModelInfo known;
+  Layout layout;
+  const ModelInfo& info() const override { return known; }
+  Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer>) override {
+    layout = rows.layout;
+    for (Tensor* column : {&layout.slots, &layout.positions, &layout.visible})
+      *column = Tensor::host_copy<std::int32_t>(column->values<std::int32_t>(), DType::i32);
+    return {rows.wanted ? backend.allocate({rows.wanted.dim(0), known.vocab}, DType::f32) : Tensor()};
+  }
+};
+
+struct BlockInACache : ::testing::Test {
+  std::unique_ptr<Backend> backend = make_reference_backend();
+  conformance::Models models = conformance::table_models({.vocab = 5, .positions = 64});
+  std::shared_ptr<SeenLayout> seen = std::make_shared<SeenLayout>();
+  Sequence s;
+  DraftTree block = DraftTree::rooted(*backend, 3, 3);
+  std::optional<PagePool> pool;
+  std::optional<CachedModel> model;
+
+  void open(int window = 0) {
+    seen->known = models.target->info();
+    seen->known.kv = KvShape(1, 1, 8, DType::f32, window);
+    pool.emplace(*backend, 4 * seen->known.kv.bytes_per_row(), 8);
+    model.emplace(*backend, seen, *pool);
+    s.id = 1, s.tokens = {1, 2, 3};
+    (void)model->unseen(s);
+    ASSERT_TRUE(model->reserve(s, 6));
+  }
+  Segment segment() const { return {.sequence = &s, .chain = 2, .tree = &block, .mutual = true}; }
+};
+
+// Every node of a block sees the last one, the chain before it is causal, and none of the nodes is kept.
+TEST_F(BlockInACache, ItsRowsSeeOneAnotherAndAreNotKept) {
+  open();
+  for (int n = 0; n < 3; ++n) block.guess(n, 4);
+  const Segment all = segment();
+  (void)model->run({&all, 1});
+  const auto column = [](const Tensor& t) {
+    return std::vector<std::int32_t>(t.values<std::int32_t>().begin(), t.values<std::int32_t>().end());
+  };
+  EXPECT_TRUE(seen->layout.mutual);
+  EXPECT_EQ(column(seen->layout.slots), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(column(seen->layout.positions), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(column(seen->layout.visible), (std::vector<std::int32_t>{1, 2, 6, 6, 6, 6}));
+  EXPECT_EQ(seen->layout.deepest, 6);
+  s.tokens = {1, 2, 3, 4, 4, 4};
+  EXPECT_EQ(model->unseen(s).size(), 4u) << "the root's row saw rows that the sequence does not have";
+}
+
+TEST_F(BlockInACache, WhatIsNoChainIsRefused) {
+  open();
+  block.guess(0, 4), block.guess(0, 2);
+  const Segment branches = segment();
+  EXPECT_TRUE(says(test::sentence_of([&] { model->run({&branches, 1}); }), "Segment::mutual", "a chain"));
+  const Segment chain{.sequence = &s, .chain = 2, .mutual = true};
+  EXPECT_TRUE(says(test::sentence_of([&] { model->run({&chain, 1}); }), "Segment::mutual", "a chain"));
+}
+
+TEST_F(BlockInACache, AWindowIsRefused) {
+  open(16);
+  const Segment all = segment();
+  EXPECT_TRUE(says(test::sentence_of([&] { model->run({&all, 1}); }), "a window of 16", "Segment::mutual"));
 }
 
 // A model with windows of two sizes.

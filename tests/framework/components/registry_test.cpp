@@ -15,8 +15,9 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
-            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: draft_dynamic, draft_model, "
-            "draft_tree, eagle, eagle3, hydra, medusa, mtp, ngram, none, pard");
+            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: dflash, draft_dynamic, "
+            "draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, medusa, mtp, ngram, none, "
+            "pard");
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
@@ -24,8 +25,9 @@ TEST(RegistryTest, a_config_without_a_name_is_refused) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
-            "a drafter needs a name, as in {\"name\": \"draft_dynamic\"}, not {\"longest\":3}; known: draft_dynamic, "
-            "draft_model, draft_tree, eagle, eagle3, hydra, medusa, mtp, ngram, none, pard");
+            "a drafter needs a name, as in {\"name\": \"dflash\"}, not {\"longest\":3}; known: dflash, "
+            "draft_dynamic, draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, medusa, mtp, "
+            "ngram, none, pard");
 }
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {

@@ -24,10 +24,11 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
 TEST(RegistryTest, a_config_without_a_name_is_refused) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
-            "a drafter needs a name, as in {\"name\": \"dflash\"}, not {\"longest\":3}; known: dflash, "
-            "draft_dynamic, draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, medusa, mtp, "
-            "ngram, none, pard");
+  EXPECT_EQ(
+      test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
+      "a drafter needs a name, as in {\"name\": \"dflash\"}, not {\"longest\":3}; known: dflash, "
+      "draft_dynamic, draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, medusa, mtp, "
+      "ngram, none, pard");
 }
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {

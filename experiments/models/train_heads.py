@@ -22,8 +22,8 @@ HERE = Path(__file__).resolve().parent
 class Log:
     """Lines on the standard output and in a file."""
 
-    def __init__(self, path):
-        self.file, self.start = open(path, "a", buffering=1), time.time()
+    def __init__(self, file):
+        self.file, self.start = file, time.time()
 
     def __call__(self, text):
         line = f"[{time.time() - self.start:6.1f}] {text}"
@@ -46,6 +46,7 @@ def arguments():
     p.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings other than the family's")
     p.add_argument("--mask", type=int, help="mask token (default: that of the byte 0xFF, which no text has)")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    p.add_argument("--eager", action="store_true", help="do not compile (as always on a CPU)")
     for name, value, text in (
             ("outputs", 24576, "outputs to train on"), ("held-out", 768, "outputs to measure on"),
             ("rollout-batch", 8192, "outputs generated together"), ("new-tokens", 256, "longest output"),
@@ -54,6 +55,7 @@ def arguments():
             ("keep-every", 60, "seconds between checkpoints")):
         p.add_argument(f"--{name}", type=int, default=value, help=f"{text} (default {value})")
     args = p.parse_args()
+    args.eager = args.eager or not args.device.startswith("cuda")
     args.target, args.out = args.target.resolve(), args.out.resolve()
     return args
 
@@ -65,9 +67,11 @@ def main():
         settings["seconds"] = args.seconds
     args.work.mkdir(parents=True, exist_ok=True)
     torch.set_float32_matmul_precision("high")
-    log = Log(args.work / f"{args.family}.log")
-    log(f"{args.family} on {args.device}, torch {torch.__version__}")
-    train(args.family, settings, args, log, Tokenizer.from_file(str(args.target / "tokenizer.json")))
+    tokenizer = Tokenizer.from_file(str(args.target / "tokenizer.json"))
+    with open(args.work / f"{args.family}.log", "a", buffering=1) as file:
+        log = Log(file)
+        log(f"{args.family} on {args.device}, torch {torch.__version__}")
+        train(args.family, settings, args, log, tokenizer)
 
 
 if __name__ == "__main__":

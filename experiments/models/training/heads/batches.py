@@ -24,7 +24,12 @@ class Target:
     def __init__(self, folder, device):
         self.model = load(None, folder, device).requires_grad_(False)
         self.shape, self.head, self.folder = self.model.shape, self.model.head, folder
-        self.embedding = self.model.model.embed_tokens.weight
+        self.embedding, self.compiled = self.model.model.embed_tokens.weight, None
+
+    def compile_for(self, tokens):
+        """The layers for batches of this shape [n, t]; others run as they are."""
+        self.model.compile_blocks()
+        self.compiled = tuple(tokens)
 
     @torch.no_grad()
     def states(self, tokens, taps):
@@ -36,7 +41,7 @@ class Target:
             for k, layer in enumerate(inner.layers):
                 if k in taps:
                     found[k] = x
-                x = layer(x, table)
+                x = layer(x, table) if tokens.shape == self.compiled else layer.forward(x, table)
             found[len(inner.layers)] = x
             return found, inner.norm(x)
 

@@ -71,7 +71,7 @@ def card(family, head, folder, target, about, run, measured):
     """Writes README.md. `run`: what the trainer says of itself."""
     count = sum(p.numel() for p in head.parameters())
     own = ", ".join(f"`{k}` {json.dumps(v)}" for k, v in run["settings"].items())
-    texts = "\n".join(f"- `{row['path']}` (SHA-256 {row['sha256']})" for row in about["texts"])
+    texts = "\n".join(f"| `{row['path']}` | {row['sha256']} |" for row in about["texts"])
     made = about["settings"]
     (folder / "README.md").write_text(f"""# {NAMES[family]} head of {target.folder.name}
 
@@ -97,5 +97,7 @@ the target's own one included.
 
 Prompts are cut from these files; `experiments/models/README.md` says where they come from and under which licences.
 
+| file | SHA-256 |
+|---|---|
 {texts}
 """)

@@ -12,7 +12,7 @@ def chances(batch, draft, words):
     draft k is accepted count further: for greedy outputs both are 0 or 1; for sampled ones sum(min(p, q)), and
     min(1, q / p) of the token that was drawn from p, whose mean is the same."""
     p_logits, q_logits = F.linear(batch.law(draft.roots, draft.k), batch.target.head), draft.logits()
-    log_p, log_q, accept, best, agree = compared(p_logits, q_logits, words)
+    log_p, log_q, accept, best, agree = compared(p_logits, q_logits, words.ids, words.slot)
     token = words.slot_of(batch.token(draft.roots, draft.k))
     picked = [law.gather(-1, token.clamp_min(0)[..., None])[..., 0] for law in (log_q, log_p)]
     further = torch.exp(picked[0] - picked[1]).clamp_max(1.0) * (token >= 0)

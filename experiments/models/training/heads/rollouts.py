@@ -54,20 +54,27 @@ def shares(count):
     return counts
 
 
-def continued(model, corpus, count, args, seed, log):
-    """[rows, lengths, totals, greedy]: of three batches two are greedy, one is sampled at T=1; each has all domains."""
-    generator = torch.Generator(args.device).manual_seed(seed)
+def continued(model, corpora, counts, args, log):
+    """For each corpus its count of [rows, lengths, totals, greedy].
+
+    Of three batches two are greedy, one is sampled at T=1; each has prompts of all corpora and domains.
+    """
+    generator = torch.Generator(args.device).manual_seed(21)
+    batches = max(3, -(-sum(counts) // args.rollout_batch))
+    sizes = [-(-count // batches) for count in counts]
     parts, start, made = [], time.time(), 0
-    batches = max(3, -(-count // args.rollout_batch))
-    size = -(-count // batches)
+    kind = torch.int16 if model.shape.vocab < 1 << 15 else torch.int32
     for step in range(batches):
-        prompts, lengths, _ = corpus.draw_prompts(shares(size), args.prompt_tokens, generator, args.shortest)
+        drawn = [corpus.draw_prompts(shares(size), args.prompt_tokens, generator, args.shortest)
+                 for corpus, size in zip(corpora, sizes)]
+        prompts, lengths = (torch.cat([d[i] for d in drawn]) for i in (0, 1))
         sampled = step % 3 == 2
         rows, total = generate(model, prompts, lengths, args.new_tokens, float(sampled), generator)
-        parts.append((rows.to(torch.int32), lengths.int(), total.int(), torch.full_like(lengths, not sampled).bool()))
+        columns = (rows.to(kind), lengths.int(), total.int(), torch.full_like(lengths, not sampled).bool())
+        parts.append([column.cpu().split(sizes) for column in columns])
         made += int((total - lengths).sum())
         log(f"outputs: batch {step + 1}/{batches}, {made / 1e6:.2f} M tokens in {time.time() - start:.0f} s")
-    return [torch.cat(column).cpu() for column in zip(*parts)]
+    return [[torch.cat([part[column][i] for part in parts]) for column in range(4)] for i in range(len(corpora))]
 
 
 def outputs(args, log):
@@ -84,11 +91,12 @@ def outputs(args, log):
         raise SystemExit(f"{path} is not there yet: give --data, the folder of the texts that prompts are cut from")
     texts, manifest = data.load(args.data)
     tokenizer = Tokenizer.from_file(str(args.target / "tokenizer.json"))
-    made, start = {}, time.time()
+    start, counts = time.time(), (args.outputs, args.held_out)
+    corpora = [prompts_of(texts, split, tokenizer, shares(count), args.prompt_tokens, args.device)
+               for split, count in zip(("train", "valid"), counts)]
+    log(f"texts read in {time.time() - start:.0f} s")
     model = load(None, args.target, args.device, torch.bfloat16 if args.device.startswith("cuda") else torch.float32)
-    for split, key, count, seed in (("train", "train", args.outputs, 21), ("valid", "held-out", args.held_out, 22)):
-        corpus = prompts_of(texts, split, tokenizer, shares(count), args.prompt_tokens, args.device)
-        made[key] = continued(model, corpus, count, args, seed, log)
+    made = dict(zip(("train", "held-out"), continued(model, corpora, counts, args, log)))
     made["about"] = {"settings": about, "seconds": round(time.time() - start),
                      "texts": [{k: row[k] for k in ("path", "sha256")} for row in manifest]}
     store(made, path)

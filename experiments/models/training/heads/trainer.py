@@ -8,7 +8,7 @@ from ..optim import Optimiser
 from . import files
 from .batches import Rows, Target, precision, random_roots
 from .direct import Hydra, Kangaroo, Medusa
-from .loss import chain_loss
+from .loss import chain_loss, position_loss
 from .measure import acceptance, line
 from .parallel import Dflash, Dspark, Pard
 from .rollouts import frequent, outputs, store
@@ -37,16 +37,20 @@ class Run:
 
     def __init__(self, family, s, args, log, tokenizer):
         self.family, self.s, self.args, self.log = family, s, args, log
-        torch.manual_seed(args.seed)
         stored = outputs(args, log)
         self.about, self.target = stored["about"], Target(args.target, args.device)
         self.rows = Rows(stored["train"], self.target, args.device)
         self.held = Rows(stored["held-out"], self.target, args.device)
         mask = args.mask if args.mask is not None else unused_token(tokenizer) if family in MASKED else None
+        torch.manual_seed(args.seed)
         self.head = build(family, s, self.target, stored["train"], mask).to(args.device)
         self.optimiser = Optimiser(self.head, s["rate"], s["rate"], args.steps or 1000, flat=0.3, decay=s["decay"],
                                    inside=self.is_inner)
         self.step, self.elapsed, self.path = 0, 0.0, args.work / f"{family}.pt"
+        self.loss_of, self.unsure = position_loss, not args.eager  # whether it compiles here
+        if self.unsure:
+            self.loss_of = torch.compile(position_loss)
+            self.target.compile_for((min(s["rows"], len(self.rows)), self.rows.tokens.shape[1]))
 
     def is_inner(self, name, p):
         """Matrices that Muon trains: all but those with a row for each token."""
@@ -73,16 +77,31 @@ class Run:
         return self.step / self.args.steps if self.args.steps else self.elapsed / self.s["seconds"]
 
     def one_step(self):
+        """(loss, seen of chain_loss). Where the compiler fails in the first step, all goes on uncompiled."""
+        try:
+            found = self.pass_through()
+        except Exception as error:
+            if not self.unsure:
+                raise
+            self.log(f"runs uncompiled: {type(error).__name__}: {str(error)[:300]}")
+            self.loss_of, self.target.compiled = position_loss, None
+            self.head.zero_grad()
+            found = self.pass_through()
+        self.unsure = False
+        self.optimiser.progress = self.progress()
+        self.optimiser.step()
+        return found
+
+    def pass_through(self):
         batch = self.rows.shuffled(self.step, self.s["rows"])
         generator = torch.Generator(self.args.device).manual_seed(self.step)
         with precision(self.args.device):
             roots = random_roots(len(batch.tokens), self.s["roots"], self.rows.new - 1, generator, self.args.device)
             drafts, further = self.head(batch.read(self.head.taps), roots, self.s["depth"])
-            loss, seen = chain_loss(batch, drafts, self.head.words, self.s["fade"], self.s.get("estimate", 0.0))
+            loss, seen = chain_loss(batch, drafts, self.head.words, self.s["fade"], self.s.get("estimate", 0.0),
+                                    self.loss_of)
             loss = loss + further
         loss.backward()
-        self.optimiser.progress = self.progress()
-        self.optimiser.step()
         return loss.detach(), seen
 
     def measure(self, most=None):

@@ -127,9 +127,9 @@ class Training(InFolder):
 
 
 # Golden head: family, settings beside those in its config.json.
-GOLDEN = {"eagle1": ("eagle", {}), "eagle3": ("eagle3", {}), "mtp_mimo": ("mtp", {}), "medusa1": ("medusa", {"layers": 1}),
-          "hydra": ("hydra", {"layers": 2}), "dflash_zlab": ("dflash", {"taps": [1, 2]}),
-          "dspark_deepspec": ("dspark", {"taps": [0, 2], "rank": 8})}
+GOLDEN = {"eagle1": ("eagle", {}), "eagle3": ("eagle3", {}), "mtp_mimo": ("mtp", {}),
+          "medusa1": ("medusa", {"layers": 1}), "hydra": ("hydra", {"layers": 2}),
+          "dflash_zlab": ("dflash", {"taps": [1, 2]}), "dspark_deepspec": ("dspark", {"taps": [0, 2], "rank": 8})}
 
 
 class Golden(unittest.TestCase):
@@ -181,6 +181,28 @@ class Golden(unittest.TestCase):
                     found = draft.logits()[0, 0].detach()
                     gap = (found - (want if ids is None else want[ids])).abs().max()
                     self.assertLess(gap, 2e-3 * (1 + want[want > -1e8].abs().max()), f"{name}, {number}, {draft.k}")
+
+    def test_masks_of_many_chains(self):
+        """PARD: in one forward with chains at several roots, what an ordinary forward of text and masks gives each."""
+        import torch
+        from training.heads.batches import Batch, Target
+        from training.heads.parallel import Pard
+        folder = DATA / "models" / "llama2"
+        target, mask, depth = Target(folder, "cpu"), 95, 3
+        head = Pard({"start": folder, "keep": 0.7, "least": 0.2}, target, mask).eval()
+        tokens = torch.tensor([[1, 7, 33, 20, 5, 60, 40, 31], [1, 9, 9, 52, 17, 3, 88, 2]])
+        lengths, roots = torch.tensor([2, 4]), torch.tensor([[2, 0], [0, 1]])
+        batch = Batch(tokens, lengths, lengths + 4, torch.tensor([True, True]), target)
+        with torch.no_grad():
+            drafts, _ = head(batch, roots, depth)
+            for row in range(2):
+                for i, root in enumerate(roots[row].tolist()):
+                    known = tokens[row, :lengths[row] + root + 1]
+                    read = torch.cat([known, torch.full((depth - 1,), mask)])[None]
+                    states = head.llama(read, torch.float32)[0, -depth:]
+                    for k, want in enumerate(states @ head.llama.head.T):
+                        gap = (drafts[k].logits()[row, i] - want).abs().max()
+                        self.assertLess(gap, 1e-3, f"{row}, {root}, {k}")
 
 
 if __name__ == "__main__":

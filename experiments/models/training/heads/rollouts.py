@@ -42,7 +42,8 @@ def prompts_of(texts, split, tokenizer, counts, longest, device):
     streams = {d: data.encode_stream(tokenizer, texts[d][split]) for d in running}
     for name, stream in streams.items():
         if len(stream) <= longest:
-            raise SystemExit(f"the domain {name} has only {len(stream)} tokens in the split {split}; add text to --data")
+            raise SystemExit(f"the domain {name} has only {len(stream)} tokens in the split {split}; "
+                             "give --data with more text")
     return data.Corpus(streams, pools, device)
 
 

@@ -4,6 +4,7 @@ do. Skips where PyTorch, safetensors or tokenizers are missing."""
 import importlib.util
 import json
 import lzma
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -124,6 +125,28 @@ class Training(InFolder):
         with self.assertRaises(SystemExit) as refused:
             self.run_it("medusa", "two", "--new-tokens", "14", data=False)
         self.assertIn("give --data", str(refused.exception))
+
+
+class Texts(InFolder):
+    def test_a_sample_of_the_texts(self):
+        """It is within its bytes, has the layout, and documents of both splits of every domain."""
+        from training import data
+        for path, text in texts():
+            file = self.here / "data" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            text = text * 6  # more than fits
+            file.write_bytes(lzma.compress(text.encode(), preset=0) if file.suffix == ".xz" else text.encode())
+        limit = 24_000
+        subprocess.run([sys.executable, MODELS / "cut_texts.py", self.here / "data", self.here / "cut", "--bytes",
+                        str(limit)], check=True, stdout=subprocess.DEVNULL)
+        size = sum(file.stat().st_size for file in (self.here / "cut").rglob("*") if file.is_file())
+        self.assertTrue(limit / 4 < size <= limit, size)
+        found, _ = data.load(self.here / "cut")
+        whole, _ = data.load(self.here / "data")
+        for domain, splits in found.items():
+            for split, documents in splits.items():
+                self.assertGreater(len(documents), 0, f"{domain} {split}")
+        self.assertLess(len(found["math"]["valid"]), len(whole["math"]["valid"]))
 
 
 # Golden head: family, settings beside those in its config.json.

@@ -66,7 +66,8 @@ class Run:
         if not self.path.exists():
             return self.log(f"{self.family}: no checkpoint at {self.path}; begins anew")
         stored = torch.load(self.path, weights_only=True, map_location=self.args.device)
-        if stored["settings"] != self.s or stored["outputs"] != self.about["settings"]:
+        lasting = {**self.s, "seconds": stored["settings"]["seconds"]}  # how long is a matter of each call
+        if stored["settings"] != lasting or stored["outputs"] != self.about["settings"]:
             raise SystemExit(f"{self.path} is of other settings, outputs or another target; leave out --resume")
         self.head.load_state_dict(stored["head"])
         self.optimiser.load_state(stored["optimiser"])

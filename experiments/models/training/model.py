@@ -23,6 +23,9 @@ class Shape:
     context: int = 2048
     theta: float = 10000.0
     eps: float = 1e-5
+    vocab: int = VOCAB
+    eos: int = EOS_ID
+    tied: bool = True
 
 
 SHAPES = {
@@ -130,18 +133,20 @@ class Block(nn.Module):
 class Stack(nn.Module):
     def __init__(self, s):
         super().__init__()
-        self.embed_tokens = nn.Embedding(VOCAB, s.dim)
+        self.embed_tokens = nn.Embedding(s.vocab, s.dim)
         self.layers = nn.ModuleList(Block(s) for _ in range(s.layers))
         self.norm = Norm(s)
 
 
 class Llama(nn.Module):
-    """`forward` returns the normed hidden states; the head is `embed_tokens.weight` (tied)."""
+    """`forward` returns the normed hidden states; the head is `embed_tokens.weight`, unless the shape is not tied."""
 
     def __init__(self, shape):
         super().__init__()
         self.shape = shape
         self.model = Stack(shape)
+        if not shape.tied:
+            self.lm_head = nn.Linear(shape.dim, shape.vocab, bias=False)
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 scale = 0.02 / (2 * shape.layers) ** 0.5 if "o_proj" in name or "down_proj" in name else 0.02
@@ -149,7 +154,7 @@ class Llama(nn.Module):
 
     @property
     def head(self):
-        return self.model.embed_tokens.weight
+        return self.model.embed_tokens.weight if self.shape.tied else self.lm_head.weight
 
     def forward(self, tokens, dtype=torch.bfloat16):
         x = self.model.embed_tokens(tokens).to(dtype)
@@ -190,16 +195,16 @@ def generate(model, prompts, lengths, count, temperature=0.0, generator=None):
         cache[i, 0, :, :, :width], cache[i, 1, :, :, :width] = k, v
     rows = torch.arange(batch, device=device)
     x = model.model.norm(x[rows, lengths - 1])
-    out = torch.cat([prompts, torch.full((batch, count), EOS_ID, device=device)], dim=1)
-    out[torch.arange(width + count, device=device) >= lengths[:, None]] = EOS_ID
+    out = torch.cat([prompts, torch.full((batch, count), s.eos, device=device)], dim=1)
+    out[torch.arange(width + count, device=device) >= lengths[:, None]] = s.eos
     position, total = lengths.clone(), lengths.clone()
     alive = torch.ones(batch, dtype=torch.bool, device=device)
     columns, longest = torch.arange(width + count, device=device), int(lengths.max())
     for step in range(count):
-        token = torch.where(alive, choose(F.linear(x, model.head), temperature, generator), EOS_ID)
+        token = torch.where(alive, choose(F.linear(x, model.head), temperature, generator), s.eos)
         out[rows, position] = token
         total += alive
-        alive &= token != EOS_ID
+        alive &= token != s.eos
         if step + 1 == count or (step % 16 == 15 and not alive.any()):
             break
         reach = longest + step + 1
@@ -220,13 +225,13 @@ def save(model, folder, tokenizer):
     tensors = {k: v.detach().to(torch.bfloat16).cpu().contiguous() for k, v in model.state_dict().items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCAB, "hidden_size": s.dim,
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": s.vocab, "hidden_size": s.dim,
         "intermediate_size": s.ffn, "num_hidden_layers": s.layers, "num_attention_heads": s.heads,
         "num_key_value_heads": s.kv_heads, "head_dim": s.head_dim, "hidden_act": "silu",
         "max_position_embeddings": s.context, "rms_norm_eps": s.eps, "rope_theta": s.theta, "rope_scaling": None,
-        "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True, "initializer_range": 0.02,
-        "bos_token_id": EOS_ID, "eos_token_id": EOS_ID, "use_cache": True, "torch_dtype": "bfloat16"}
-    generation = {"bos_token_id": EOS_ID, "eos_token_id": EOS_ID, "pad_token_id": EOS_ID}
+        "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": s.tied, "initializer_range": 0.02,
+        "bos_token_id": s.eos, "eos_token_id": s.eos, "use_cache": True, "torch_dtype": "bfloat16"}
+    generation = {"bos_token_id": s.eos, "eos_token_id": s.eos, "pad_token_id": s.eos}
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": EOS, "eos_token": EOS, "pad_token": EOS,
              "add_bos_token": False, "add_prefix_space": False, "clean_up_tokenization_spaces": False,
              "model_max_length": s.context}
@@ -239,10 +244,31 @@ def save(model, folder, tokenizer):
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+def shape_in(folder):
+    """Of a Hugging Face directory. What this model does not compute, its configuration must not ask for."""
+    config = json.loads((Path(folder) / "config.json").read_text())
+    for key in ("rope_scaling", "attention_bias", "mlp_bias", "sliding_window"):
+        if config.get(key):
+            raise SystemExit(f"{folder}/config.json has {key}, which this training code lacks; "
+                             "choose a Llama without it, or the trainer of the head's publisher")
+    if config.get("model_type") != "llama":
+        raise SystemExit(f"{folder} is a {config.get('model_type')}; this training code has Llama models only")
+    eos, heads = config.get("eos_token_id", EOS_ID), config["num_attention_heads"]
+    return Shape(
+        dim=config["hidden_size"], layers=config["num_hidden_layers"], heads=heads,
+        kv_heads=config.get("num_key_value_heads", heads), ffn=config["intermediate_size"],
+        head_dim=config.get("head_dim") or config["hidden_size"] // heads, context=config["max_position_embeddings"],
+        theta=config.get("rope_theta", 10000.0), eps=config["rms_norm_eps"], vocab=config["vocab_size"],
+        eos=eos[0] if isinstance(eos, list) else eos, tied=config.get("tie_word_embeddings", False))
+
+
 def load(name, folder, device, dtype=torch.float32):
-    """The weights as saved, in `dtype`."""
-    model = Llama(SHAPES[name])
-    model.load_state_dict({k: v.float() for k, v in load_file(Path(folder) / "model.safetensors").items()})
+    """The weights as saved, in `dtype`; the shape of `name`, or without one that of the directory's configuration."""
+    model = Llama(SHAPES[name] if name else shape_in(folder))
+    weights = {k: v.float() for file in sorted(Path(folder).glob("*.safetensors")) for k, v in load_file(file).items()}
+    if model.shape.tied:
+        weights.pop("lm_head.weight", None)
+    model.load_state_dict(weights)
     return model.to(device=device, dtype=dtype)
 
 

@@ -37,23 +37,31 @@ class Muon:
             torch._foreach_add_(parameters, list(update.unbind()), alpha=-lr)
 
 
-class Optimiser:
-    """Both optimisers under one schedule: `step(progress)` with progress in [0, 1]."""
+def of_a_block(name, p):
+    return p.ndim == 2 and "embed" not in name
 
-    def __init__(self, model, muon_lr, adam_lr, steps, warmup=100, flat=0.5, decay=0.1):
-        inside = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-        outside = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+
+class Optimiser:
+    """Both optimisers under one schedule. Muon has the parameters that `inside` chooses by name and shape.
+
+    `progress`, in [0, 1], is the count of steps over `steps`, unless it is set from outside.
+    """
+
+    def __init__(self, model, muon_lr, adam_lr, steps, warmup=100, flat=0.5, decay=0.1, inside=of_a_block):
+        named = list(model.named_parameters())
+        outside = [p for n, p in named if not inside(n, p)]
+        inside = [p for n, p in named if inside(n, p)]
         self.model, self.steps, self.warmup, self.flat = model, steps, min(warmup, max(1, steps // 10)), flat
         self.muon = Muon(inside, muon_lr, decay=decay)
         fused = outside[0].is_cuda
         self.adam = torch.optim.AdamW(outside, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=fused)
-        self.adam_lr, self.count = adam_lr, 0
+        self.adam_lr, self.count, self.progress = adam_lr, 0, None
 
     def scale(self):
         """Linear warm-up, a plateau for the share `flat`, then a linear fall to 2 % of the peak."""
         if self.count < self.warmup:
             return (self.count + 1) / self.warmup
-        progress = self.count / self.steps
+        progress = self.count / self.steps if self.progress is None else self.progress
         return 1.0 if progress < self.flat else max(0.02, (1 - progress) / (1 - self.flat))
 
     def step(self):
@@ -69,3 +77,13 @@ class Optimiser:
             for p in parameters:
                 p.grad = None
         self.count += 1
+
+    def state(self):
+        """All that a later run needs to go on: load_state() takes it."""
+        return {"velocities": [v for _, v in self.muon.groups], "adam": self.adam.state_dict(), "count": self.count}
+
+    def load_state(self, state):
+        for (_, velocity), stored in zip(self.muon.groups, state["velocities"], strict=True):
+            velocity.copy_(stored)
+        self.adam.load_state_dict(state["adam"])
+        self.count = state["count"]

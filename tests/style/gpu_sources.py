@@ -1,6 +1,6 @@
 """Whether the tests of a GPU compile, without compiling kernels: a machine without a GPU builds none of them else.
 
-    python3 tests/style/gpu_sources.py build/cuda     (configured with -DFORETOKEN_TESTS=ON)
+    python3 tests/style/gpu_sources.py     # behind ./foretoken --preset cuda build foretoken_engine
 """
 import json
 import shlex
@@ -9,7 +9,12 @@ import sys
 from pathlib import Path
 
 
-def main(folder: Path) -> int:
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    subprocess.run(["cmake", "--preset", "cuda", "-DFORETOKEN_TESTS=ON"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    folder = ROOT / "build" / "cuda"
     failed = sources = 0
     for unit in json.loads((folder / "compile_commands.json").read_text()):
         command = [word for word in shlex.split(unit["command"]) if not word.endswith("ccache")]
@@ -27,4 +32,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main())

@@ -88,13 +88,14 @@ class Lint(unittest.TestCase):
             self.assertIn("not checked: the format", code([bad], there, program=None)[1])
 
     def test_integration_skips_lint_for_missing_tools_alone(self):
-        """.ci/run with stand-ins for ./foretoken, git and format_test.py."""
+        """.ci/run with stand-ins for ./foretoken, git, format_test.py and gpu_sources.py."""
         def run(lint_code, format_code=0, known=0):
             with tempfile.TemporaryDirectory() as folder:
                 here = Path(folder)
                 for name in (".ci", "bin", "tests/style"):
                     (here / name).mkdir(parents=True)
                 shutil.copy(ROOT / ".ci" / "run", here / ".ci")
+                (here / "tests/style/gpu_sources.py").write_text("")
                 (here / "tests/style/format_test.py").write_text(f"import sys\nsys.exit({format_code})\n")
                 for name, code in (("foretoken", f'case "$*" in *lint*) exit {lint_code};; esac'),
                                    ("bin/git", f"exit {known}")):

@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
-    subprocess.run(["cmake", "--preset", "cuda", "-DFORETOKEN_TESTS=ON"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    configure = ["cmake", "--preset", "cuda", "-DFORETOKEN_TESTS=ON"]
+    subprocess.run(configure, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     folder = ROOT / "build" / "cuda"
     failed = sources = 0
     for unit in json.loads((folder / "compile_commands.json").read_text()):

@@ -33,6 +33,7 @@ class Weightless : public Model {
     computed_ = true;
     return nullptr;
   }
+  std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut&) override { return self; }
 
  private:
   ModelInfo info_;

@@ -86,7 +86,7 @@ Interval share_interval(std::span<const Term> units);
 // square roots of the alternations' shares, whose variance hardly depends on the share (Bartlett 1936, Supplement to
 // the Journal of the Royal Statistical Society 3, 68). The bounds are unknown with fewer than two alternations, where
 // all shares are equal, and for shares below .1 or above .9: there most alternations have none or all, and no interval
-// covers 95 % (tests/experiments/report/load_coverage_test.cpp).
+// covers 95 % (tests/nightly/experiments/report/load_coverage_test.cpp).
 Interval repeated_share_interval(std::span<const Term> repeats);
 
 // A rate or a speedup, positive: prompts vary, and so does the machine from one alternation to the next. The prompts
@@ -108,8 +108,8 @@ Resampled resampled_ratio(const Measurements& a, const Measurements& b);
 // sqrt(sum (t(f) s)^2), in which each level keeps its own quantile (Howe 1974; Zou and Donner 2008), and that of Welch
 // (1947), t(F) sqrt(sum s^2) with F = (sum s^2)^2 / sum (s^4 / f). With three alternations the first covers up to 98 %,
 // the second down to 92 %, the mean 94 to 97 % for any share of the two levels and any number of prompts
-// (tests/experiments/report/coverage_test.cpp). Above and below the value the prompts' half-widths are those of their
-// resamples, which need not be equal.
+// (tests/nightly/experiments/report/coverage_test.cpp). Above and below the value the prompts' half-widths are those of
+// their resamples, which need not be equal.
 Interval interval_of(const Resampled& ratio);
 // Intervals that hold all at once in 95 of 100 cases: each is as much wider than its own as the most extreme of all
 // ratios' deviations requires, measured by their half-widths (Westfall and Young 1993). The ratios share the draws of

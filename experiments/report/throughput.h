@@ -36,7 +36,7 @@ struct ServedQueue {
 // The time that a request keeps its place is taken as given, which is exact for one place. Where several requests share
 // a step, it depends on arrivals too, whose chance then counts as the machine's as well: with 4 to 64 places and a rate
 // near what the engine serves at most the interval covers up to 99 %
-// (tests/experiments/report/throughput_coverage_test.cpp).
+// (tests/nightly/experiments/report/throughput_coverage_test.cpp).
 Interval throughput_interval(std::span<const ServedQueue> alternations, double rate, int places);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
 // What is printed as 95 % of a closed loop covers between 93 and 97 of 100 truths at every batch, in simulated queues
-// that were fitted to measured results of a GPU.
+// that were fitted to measured results of a GPU; that of a comparison of two results, simulated less often, 92 to 98.
 #include <random>
 #include <string>
 #include <utility>
@@ -12,12 +12,12 @@
 namespace foretoken::test {
 namespace {
 
-constexpr double kLeast = 0.93, kMost = 0.97;
+constexpr double kLeast = 0.93, kMost = 0.97, kLeastCompared = 0.92, kMostCompared = 0.98;
 constexpr int kExperiments = 250, kSimulated = 4000;  // of each line
 
 class LoopCoverageOf : public testing::TestWithParam<std::pair<int, int>> {};  // places, and as many prompts as sweeps
 
-// 2000 experiments: the standard error of a coverage of .95 is .005.
+// 2000 experiments: the standard error of a coverage of .95 is .005; of comparisons 496, and it is .01.
 TEST_P(LoopCoverageOf, WhatIsPrinted) {
   const auto [places, prompts] = GetParam();
   LoopCoverages coverage;
@@ -34,7 +34,9 @@ TEST_P(LoopCoverageOf, WhatIsPrinted) {
     RecordProperty(name, std::to_string(of->share()));
     RecordProperty(name + std::string("_of_shares"), std::to_string(of->share_of_shares()));
     RecordProperty(name + std::string("_width_over_that_of_shares"), widths);
-    EXPECT_TRUE(of->share() >= kLeast && of->share() <= kMost)
+    const bool compared = of == &coverage.compared;
+    EXPECT_TRUE(of->share() >= (compared ? kLeastCompared : kLeast) &&
+                of->share() <= (compared ? kMostCompared : kMost))
         << name << ": " << of->share() << ", of shares " << of->share_of_shares() << ", widths " << widths;
   }
   if (places == 64) {

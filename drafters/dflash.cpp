@@ -3,6 +3,7 @@
 // knows the tokens of the ones before it, so each is drawn from a marginal.
 #include "drafters/drafters.h"
 #include "drafters/heads/block_drafter.h"
+#include "framework/components/round_model.h"
 
 namespace foretoken {
 namespace {

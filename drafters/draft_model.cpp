@@ -38,9 +38,7 @@ class DraftModel : public Drafter {
     std::vector<TokenDraw> draws;
     for (const int i : active) {
       const DraftRequest& r = requests[std::size_t(i)];
-      Warp warp = r.sequence->sampling.warp();
-      if (temperature_) warp.temperature = *temperature_;
-      rows.push_back({r.sequence, &trees[std::size_t(i)], depth - 1, warp});
+      rows.push_back({r.sequence, &trees[std::size_t(i)], depth - 1, draft_warp(*r.sequence, temperature_)});
       draws.push_back(r.draw(depth, depth));
       draws.back().to = trees[std::size_t(i)].tokens.row<Token>(depth);
     }

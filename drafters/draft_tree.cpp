@@ -23,11 +23,7 @@ struct TreeOptions {
 
   // Whether the children in this sequence's trees are ranked, not drawn.
   bool ranks(const Sequence& s) const { return drawn == Drawn::certain || warp(s).temperature == 0; }
-  Warp warp(const Sequence& s) const {
-    Warp w = s.sampling.warp();
-    if (temperature) w.temperature = *temperature;
-    return w;
-  }
+  Warp warp(const Sequence& s) const { return draft_warp(s, temperature); }
   std::vector<Drawn> proposes() const {
     if (drawn == Drawn::certain || temperature == 0.0f) return {Drawn::certain};
     if (temperature) return {drawn};

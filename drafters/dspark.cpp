@@ -2,6 +2,7 @@
 // true conditional, although the head runs once (DSpark, arXiv 2607.05147).
 #include "drafters/drafters.h"
 #include "drafters/heads/block_drafter.h"
+#include "framework/components/round_model.h"
 
 namespace foretoken {
 namespace {

@@ -25,10 +25,9 @@ bool has(const Kind& kind, const std::string& option) {
 
 }  // namespace
 
-std::vector<Option> growth_options() {
-  std::vector<Option> all{
-      {"growth", "string", "chain",
-       "how its trees grow: chain, tree (of a fixed shape) or dynamic (of the most probable paths)"}};
+std::vector<Option> with_growth_options(std::vector<Option> all) {
+  all.push_back({"growth", "string", "chain",
+                 "how its trees grow: chain, tree (of a fixed shape) or dynamic (of the most probable paths)"});
   for (const Kind& kind : kinds())
     for (Option o : kind.options) {
       if (std::ranges::find(all, o.name, &Option::name) != all.end()) continue;

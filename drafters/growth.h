@@ -30,9 +30,9 @@ std::vector<Option> chain_options();    // temperature
 std::vector<Option> tree_options();     // shape, cut, draws, temperature
 std::vector<Option> dynamic_options();  // width, expand
 
-// All of them as options of one drafter, and "growth", which chooses: "chain", "tree" or "dynamic". What is not given
-// has the default of its kind; an option of another kind is an Error.
-std::vector<Option> growth_options();
+// `options`, and all of these as options of one drafter with "growth", which chooses: "chain", "tree" or "dynamic".
+// What is not given has the default of its kind; an option of another kind is an Error.
+std::vector<Option> with_growth_options(std::vector<Option> options = {});
 Growth chosen_growth(nlohmann::json options, const std::string& drafter, const ModelInfo& target,
                      bool marginals = false);
 

@@ -13,7 +13,7 @@ Entry<Drafter> hydra() {
       return std::make_shared<HydraHead>(host.backend(), files, host.ends(), host.target(), dtype);
     };
     const std::string options = head.dump() + " " + dtype;
-    return std::make_unique<HydraRound>(host, kept_head<HydraHead>("hydra", options, host, make));
+    return std::make_unique<HydraRound>(host, kept_with_target<HydraHead>("hydra", options, host, make));
   };
   return head_entry({.name = "hydra",
                      .summary = "Hydra or Hydra++ heads on the target's last hidden state and the drafted tokens",

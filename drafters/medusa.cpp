@@ -13,7 +13,7 @@ Entry<Drafter> medusa() {
                                            dtype);
     };
     const std::string options = head.dump() + " " + dtype;
-    return std::make_unique<MedusaRound>(host, kept_head<MedusaHeads>("medusa", options, host, make));
+    return std::make_unique<MedusaRound>(host, kept_with_target<MedusaHeads>("medusa", options, host, make));
   };
   return head_entry({.name = "medusa",
                      .summary = "Medusa heads on the target's last hidden state, one for each level of a tree",

@@ -30,9 +30,7 @@ class Pard : public Drafter {
     for (const int i : active)
       for (int node = 0; node < fed[std::size_t(i)].nodes; ++node) {
         const DraftRequest& r = requests[std::size_t(i)];
-        Warp warp = r.sequence->sampling.warp();
-        if (temperature_) warp.temperature = *temperature_;
-        rows.push_back({r.sequence, &fed[std::size_t(i)], node, warp});
+        rows.push_back({r.sequence, &fed[std::size_t(i)], node, draft_warp(*r.sequence, temperature_)});
         draws.push_back(r.draw(node + 1, node + 1));
         draws.back().to = trees[std::size_t(i)].tokens.row<Token>(node + 1);
       }

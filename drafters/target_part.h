@@ -9,8 +9,6 @@
 
 namespace foretoken {
 
-// `options`, and those of how its trees grow.
-std::vector<Option> with_growth_options(std::vector<Option> options);
 Needs part_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
 std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
                                       const LeftOut& left_out, Host& host);

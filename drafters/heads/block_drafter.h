@@ -28,11 +28,4 @@ struct BlockKind {
 
 Entry<Drafter> block_entry(BlockKind kind);
 
-// The warp of a draft's distributions.
-inline Warp draft_warp(const Sequence& sequence, std::optional<float> temperature) {
-  Warp warp = sequence.sampling.warp();
-  if (temperature) warp.temperature = *temperature;
-  return warp;
-}
-
 }  // namespace foretoken

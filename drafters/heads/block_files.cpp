@@ -146,11 +146,7 @@ void expect_block(const HeadTensors& tensors, const std::string& directory) {
                 ", which is not supported; choose a DFlash head, or a DSpark head whose "
                 "\"markov_head_type\" is \"vanilla\"");
   if (tensors.has("fc.weight") && tensors.has("hidden_norm.weight")) return;
-  std::string all;
-  int count = 0;
-  for (const std::string& name : tensors.names())
-    if (++count <= 8) all += (all.empty() ? "" : ", ") + name;
-  throw Error(directory + " has the tensors " + all + (count > 8 ? ", ..." : "") +
+  throw Error(directory + " has the tensors " + tensors.listed() +
               ", but a head that drafts blocks has fc.weight and hidden_norm.weight besides those of its layers; the "
               "nearest known layout is z-lab's of DFlash, choose a head of it or the drafter of its own kind");
 }

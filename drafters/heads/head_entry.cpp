@@ -25,7 +25,8 @@ std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& o, 
   expect_keys(kind, o.at("head"));
   const nlohmann::json& head = o.at("head");
   const std::string dtype = o.at("dtype").get<std::string>();
-  return kept_head<Model>(kind.name, head.dump() + " " + dtype, host, [&] { return kind.load(head, dtype, host); });
+  return kept_with_target<Model>(kind.name, head.dump() + " " + dtype, host,
+                                 [&] { return kind.load(head, dtype, host); });
 }
 
 std::vector<Option> head_options(const HeadKind& kind) {
@@ -38,8 +39,7 @@ std::vector<Option> head_options(const HeadKind& kind) {
 }
 
 Entry<Drafter> head_entry(HeadKind kind) {
-  std::vector<Option> options = head_options(kind);
-  for (Option& o : growth_options()) options.push_back(std::move(o));
+  std::vector<Option> options = with_growth_options(head_options(kind));
   const nlohmann::json small{{"random", "small"}}, other{{"random", "small"}, {"seed", 2}};
   std::vector<nlohmann::json> examples{{{"head", small}, {"temperature", 0.5}},
                                        {{"head", other},

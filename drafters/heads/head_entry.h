@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "drafters/growth.h"
+#include "drafters/kept_with_target.h"
 
 namespace foretoken {
 
@@ -32,18 +33,5 @@ std::vector<Option> head_options(const HeadKind& kind);
 std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& options, Host& host);
 
 Entry<Drafter> head_entry(HeadKind kind);
-
-// What `make` made of these options when it was first asked for on this device, with this target. `kind`: the drafter.
-template <class Head> std::shared_ptr<Head> kept_head(const std::string& kind, const std::string& options, Host& host,
-                                                      const std::function<std::shared_ptr<Head>()>& make) {
-  struct Of {
-    std::shared_ptr<Head> head;
-    std::shared_ptr<Model> target;  // whose ends it uses
-  };
-  const auto target = host.target_model();
-  const std::string key = kind + " head " + options + " of " + std::to_string(target->serial());
-  const auto kept = host.keep<Of>(key, [&] { return std::make_shared<Of>(Of{make(), target}); });
-  return kept->head;
-}
 
 }  // namespace foretoken

@@ -96,13 +96,17 @@ void HeadTensors::expect_used(const std::string& kind, const std::function<bool(
                 "; this layout is not known, choose a head of a known one");
 }
 
-void HeadTensors::refuse(const std::string& lacks) const {
+std::string HeadTensors::listed() const {
   constexpr std::size_t kShown = 12;
   std::string there;
   const std::vector<std::string> all = file_.names();
   for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) there += (i == 0 ? "" : ", ") + all[i];
   if (all.size() > kShown) there += " and " + std::to_string(all.size() - kShown) + " others";
-  throw Error(where() + " has " + lacks + ", but the tensors " + there + "; choose the drafter of its own kind");
+  return there;
+}
+
+void HeadTensors::refuse(const std::string& lacks) const {
+  throw Error(where() + " has " + lacks + ", but the tensors " + listed() + "; choose the drafter of its own kind");
 }
 
 }  // namespace foretoken

@@ -32,6 +32,7 @@ class HeadTensors : public TensorSource {
   void expect_known(const std::string& kind, const std::map<std::string, Shape>& shapes) const;
   // An Error that lists what is there. `lacks`: what is not, "no Medusa heads".
   [[noreturn]] void refuse(const std::string& lacks) const;
+  std::string listed() const;  // some of the names that the file has, for messages
 
  private:
   void expect_used(const std::string& kind, const std::function<bool(const std::string&)>& used) const;

@@ -1,8 +1,14 @@
 #include "drafters/heads/state_round.h"
 
 #include <algorithm>
+#include <array>
 
 namespace foretoken {
+namespace {
+
+constexpr std::array kRead{kNormed};
+
+}  // namespace
 
 Budget StateRound::budget(const DraftRequest& r) const {
   Budget b = r.budget;
@@ -24,13 +30,11 @@ LevelModel::First StateRound::begin(std::span<const DraftRequest> requests, std:
 }
 
 PathRows StateRound::rows(const Segment& first, int path) const {
-  const HiddenStates& states = hidden_.at(first.sequence->id);
-  return {.form = {2, states.half(), states.dtype()}, .path = path};
+  return {.form = hidden_.at(first.sequence->id).form(kRead), .path = path};
 }
 
 void StateRound::add_state(const Segment& s, PathRows& rows) const {
-  for (const int half : {0, 1})
-    rows.features.push_back(hidden_.at(s.sequence->id).address(s.sequence->length() - 2, kNormed, half));
+  hidden_.at(s.sequence->id).append(s.sequence->length() - 2, kRead, rows.features);
 }
 
 }  // namespace foretoken

@@ -39,9 +39,7 @@ class SmallModel : public Drafter {
     std::vector<DistributionAfter> rows;
     std::vector<TokenDraw> draws;
     for (const int i : active) {
-      Warp warp = requests[i].sequence->sampling.warp();
-      if (temperature_) warp.temperature = *temperature_;
-      rows.push_back({requests[i].sequence, &trees[i], level - 1, warp});
+      rows.push_back({requests[i].sequence, &trees[i], level - 1, draft_warp(*requests[i].sequence, temperature_)});
       draws.push_back(requests[i].draw(level, level));  // node `level` is at depth `level`
       draws.back().to = trees[i].tokens.row<Token>(level);
     }

@@ -50,6 +50,11 @@ std::uint64_t HiddenStates::address(int position, Tap tap, int half) const {
          std::uint64_t((half == 0 ? l.keys : l.values) + row * l.head_size * size_of(l.dtype));
 }
 
+void HiddenStates::append(int position, std::span<const Tap> taps, std::vector<std::uint64_t>& addresses) const {
+  for (const Tap t : taps)
+    for (const int half : {0, 1}) addresses.push_back(address(position, t, half));
+}
+
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes,
                          std::vector<Tap> taps)
     : backend_(backend),

@@ -43,6 +43,9 @@ class HiddenStates {
   // The device address of the first (0) or second (1) half of the numbers of a state, for Backend::recall. A state that
   // is not kept is an Error.
   std::uint64_t address(int position, Tap tap, int half) const;
+  // The states of a position at these points as inputs of a row of that form: both halves of each are appended.
+  void append(int position, std::span<const Tap> taps, std::vector<std::uint64_t>& addresses) const;
+  RowInputs form(std::span<const Tap> taps) const { return {2 * int(taps.size()), half(), dtype()}; }
   // Numbers in a half of a state, and their type.
   std::int64_t half() const { return layers_.empty() ? 0 : layers_.front().head_size; }
   DType dtype() const { return layers_.empty() ? DType::f32 : layers_.front().dtype; }

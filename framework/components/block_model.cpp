@@ -61,10 +61,8 @@ void BlockModel::read_states(std::span<const DraftRequest> requests, std::vector
       continue;
     }
     segments.push_back({r.sequence, rows});
-    form = {2 * int(taps_.size()), r.hidden.half(), r.hidden.dtype()};
-    for (int at = begin; at < begin + rows; ++at)
-      for (const Tap t : taps_)
-        for (const int half : {0, 1}) addresses.push_back(r.hidden.address(at, t, half));
+    form = r.hidden.form(taps_);
+    for (int at = begin; at < begin + rows; ++at) r.hidden.append(at, taps_, addresses);
   }
   std::size_t at = 0;
   for (Segment& s : segments) {

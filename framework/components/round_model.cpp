@@ -63,8 +63,7 @@ Output RoundModel::run(std::span<const Segment> segments) {
     if (drafted) fed[i].approximate = fed[i].begin;
   }
   const HiddenStates& states = hidden_.at(segments.front().sequence->id);
-  const Output out = model_->run(fed, drafted ? RowInputs{1, model_->info().width}
-                                              : RowInputs{2 * int(taps_.size()), states.half(), states.dtype()});
+  const Output out = model_->run(fed, drafted ? RowInputs{1, model_->info().width} : states.form(taps_));
   note_features(segments, out);
   return out;
 }
@@ -73,9 +72,7 @@ Output RoundModel::run(std::span<const Segment> segments) {
 void RoundModel::give_states(const Segment& s) {
   const HiddenStates& states = hidden_.at(s.sequence->id);
   const int begin = model_->cache().confirmed(s.sequence->id);
-  for (int at = begin; at < begin + s.chain + (s.tree ? 1 : 0); ++at)
-    for (const Tap t : taps_)
-      for (const int half : {0, 1}) inputs_.push_back(states.address(at, t, half));
+  for (int at = begin; at < begin + s.chain + (s.tree ? 1 : 0); ++at) states.append(at, taps_, inputs_);
 }
 
 void RoundModel::give_features(const Segment& s) {
@@ -118,6 +115,12 @@ std::optional<float> read_draft_temperature(const nlohmann::json& options, const
   if (!is_temperature(t.get<double>()))
     throw Error("'temperature' of the drafter '" + drafter + "' is too small to divide by; use 0 for a greedy draft");
   return t.get<float>();
+}
+
+Warp draft_warp(const Sequence& sequence, std::optional<float> temperature) {
+  Warp warp = sequence.sampling.warp();
+  if (temperature) warp.temperature = *temperature;
+  return warp;
 }
 
 }  // namespace foretoken

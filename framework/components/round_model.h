@@ -59,5 +59,7 @@ std::vector<Option> with_model(std::vector<Option> more);
 Option draft_temperature();
 // Its value. A temperature too small to divide by is an Error that names `drafter`.
 std::optional<float> read_draft_temperature(const nlohmann::json& options, const std::string& drafter);
+// The warp of the draft's distributions for a sequence.
+Warp draft_warp(const Sequence& sequence, std::optional<float> temperature);
 
 }  // namespace foretoken

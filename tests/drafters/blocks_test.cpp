@@ -1,12 +1,11 @@
 // Heads that draft blocks in their published layouts: logits along a decode, as tests/golden/blocks_golden.py has them,
 // and what is refused.
-#include <fstream>
-
 #include <gtest/gtest.h>
 
 #include "drafters/heads/block_head.h"
 #include "experiments/conformance/target_states.h"
 #include "framework/components/block_model.h"
+#include "tests/drafters/golden_logits.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
@@ -16,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kBlocks = fs::path(FORETOKEN_SOURCE_DIR) / "tests/data/heads";
-
 bool corrects(const std::string& name) { return name.starts_with("dspark"); }
 
 // A head beside the tiny target llama2, in rounds of one sequence.
@@ -25,7 +22,7 @@ struct BlockByHand {
   explicit BlockByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}
 
   BlockFiles files(const std::string& name) const {
-    return open_block((kBlocks / name).string(), corrects(name), models.target->info());
+    return open_block((kHeads / name).string(), corrects(name), models.target->info());
   }
   void open(const std::string& name, int rows = 0) {
     head = std::make_shared<BlockHead>(*backend, files(name), host.ends(), models.target->info(), "f32");
@@ -63,23 +60,7 @@ struct BlockByHand {
 };
 
 struct Blocks : ::testing::TestWithParam<const char*> {
-  static nlohmann::json golden() { return nlohmann::json::parse(std::ifstream(kBlocks / GetParam() / "golden.json")); }
-  // The greatest difference from the golden logits; tokens that the draft lacks are -infinity in both.
-  static double error(BlockByHand& by_hand) {
-    const nlohmann::json all = golden();
-    double worst = 0;
-    for (const auto& r : all.at("rounds")) {
-      const auto found = by_hand.round(r.at("tokens"), r.at("drafts"));
-      EXPECT_EQ(found.size(), r.at("logits").size());
-      for (std::size_t i = 0; i < found.size(); ++i)
-        for (std::size_t x = 0; x < found[i].size(); ++x) {
-          const auto& expected = r.at("logits").at(i).at(x);
-          EXPECT_EQ(std::isinf(found[i][x]), expected.is_null()) << i << " " << x;
-          if (!expected.is_null()) worst = std::max(worst, std::abs(expected.get<double>() - double(found[i][x])));
-        }
-    }
-    return worst;
-  }
+  static nlohmann::json golden() { return golden_of(GetParam()); }
 };
 
 TEST_P(Blocks, GiveTheLogitsOfTheirPapers) {
@@ -87,13 +68,13 @@ TEST_P(Blocks, GiveTheLogitsOfTheirPapers) {
   by_hand.open(GetParam());
   EXPECT_EQ(by_hand.head->form().taps, golden().at("taps").get<std::vector<Tap>>());
   EXPECT_EQ(by_hand.head->form().first, golden().at("first").get<int>());
-  EXPECT_LT(error(by_hand), 2e-5);
+  EXPECT_LT(golden_error(by_hand, golden()), 2e-5);
 }
 
 TEST_P(Blocks, GiveThemOnTheCpu) {
   BlockByHand by_hand(cpu_backend(2));
   by_hand.open(GetParam());
-  EXPECT_LT(error(by_hand), 0.05);
+  EXPECT_LT(golden_error(by_hand, golden()), 0.05);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Blocks,
@@ -143,10 +124,10 @@ TEST(BlockModel, DraftsNothingWhereTheBlockLeavesTheContext) {
 // A copy of a head with another config.
 struct Changed {
   explicit Changed(const std::string& name, const std::function<void(nlohmann::json&)>& change) {
-    nlohmann::json config = nlohmann::json::parse(std::ifstream(kBlocks / name / "config.json"));
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(kHeads / name / "config.json"));
     change(config);
     folder.write("config.json", config.dump());
-    fs::copy_file(kBlocks / name / "model.safetensors", folder.path() / "model.safetensors");
+    fs::copy_file(kHeads / name / "model.safetensors", folder.path() / "model.safetensors");
   }
   std::string error(bool corrects) const {
     BlockByHand by_hand(make_reference_backend());
@@ -162,9 +143,9 @@ struct Changed {
 TEST(BlockFiles, OfTheOtherKindNameItsDrafter) {
   BlockByHand by_hand(make_reference_backend());
   const ModelInfo& target = by_hand.models.target->info();
-  EXPECT_TRUE(says(sentence_of([&] { open_block((kBlocks / "dflash_zlab").string(), true, target); }),
+  EXPECT_TRUE(says(sentence_of([&] { open_block((kHeads / "dflash_zlab").string(), true, target); }),
                    "no correction by the token before", "use the drafter 'dflash'"));
-  EXPECT_TRUE(says(sentence_of([&] { open_block((kBlocks / "dspark_deepspec").string(), false, target); }),
+  EXPECT_TRUE(says(sentence_of([&] { open_block((kHeads / "dspark_deepspec").string(), false, target); }),
                    "has a correction", "use the drafter 'dspark'"));
 }
 
@@ -253,7 +234,7 @@ TEST(BlockFiles, RelativesAreNamed) {
 TEST(BlockFiles, OtherHeadsAreNamed) {
   BlockByHand by_hand(make_reference_backend());
   const ModelInfo& target = by_hand.models.target->info();
-  EXPECT_TRUE(says(sentence_of([&] { open_block((kBlocks / "eagle1").string(), false, target); }), "eagle1",
+  EXPECT_TRUE(says(sentence_of([&] { open_block((kHeads / "eagle1").string(), false, target); }), "eagle1",
                    "has the tensors fc.bias, fc.weight", "fc.weight and hidden_norm.weight", "z-lab's"));
   const TemporaryFolder folder;
   folder.write("config.json", "{}"), folder.write("pytorch_model.bin", "PK");

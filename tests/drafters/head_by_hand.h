@@ -1,6 +1,5 @@
 // A draft head of tests/data/heads beside the tiny target llama2, fed by hand.
 #pragma once
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,11 +11,10 @@
 #include "drafters/heads/mtp_head.h"
 #include "experiments/conformance/target_states.h"
 #include "framework/components/round_model.h"
+#include "tests/drafters/golden_logits.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
-
-inline const std::filesystem::path kHeads = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/heads";
 
 struct HeadByHand {
   explicit HeadByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}

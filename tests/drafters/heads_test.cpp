@@ -1,9 +1,8 @@
 // Heads on states of the target in their published layouts: logits along a decode with accepted and rejected drafts, as
 // tests/golden/heads_golden.py has them, and what is refused.
-#include <fstream>
-
 #include <gtest/gtest.h>
 
+#include "tests/drafters/golden_logits.h"
 #include "tests/drafters/head_by_hand.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
@@ -14,35 +13,20 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Heads : ::testing::TestWithParam<const char*> {
-  static nlohmann::json golden() { return nlohmann::json::parse(std::ifstream(kHeads / GetParam() / "golden.json")); }
-  // The greatest difference from the golden logits; tokens that the draft lacks are -infinity in both.
-  static double error(HeadByHand& by_hand) {
-    const nlohmann::json all = golden();
-    double worst = 0;
-    for (const auto& r : all.at("rounds")) {
-      const auto found = by_hand.round(r.at("tokens"), r.at("drafts"));
-      for (std::size_t i = 0; i < found.size(); ++i)
-        for (std::size_t x = 0; x < found[i].size(); ++x) {
-          const auto& expected = r.at("logits").at(i).at(x);
-          EXPECT_EQ(std::isinf(found[i][x]), expected.is_null()) << i << " " << x;
-          if (!expected.is_null()) worst = std::max(worst, std::abs(expected.get<double>() - double(found[i][x])));
-        }
-    }
-    return worst;
-  }
+  static nlohmann::json golden() { return golden_of(GetParam()); }
 };
 
 TEST_P(Heads, GiveTheLogitsOfTheirPapers) {
   HeadByHand by_hand(make_reference_backend());
   by_hand.open(GetParam());
   EXPECT_EQ(by_hand.taps, golden().at("taps").get<std::vector<Tap>>());
-  EXPECT_LT(error(by_hand), 2e-5);
+  EXPECT_LT(golden_error(by_hand, golden()), 2e-5);
 }
 
 TEST_P(Heads, GiveThemOnTheCpu) {
   HeadByHand by_hand(cpu_backend(2));
   by_hand.open(GetParam());
-  EXPECT_LT(error(by_hand), 0.05);
+  EXPECT_LT(golden_error(by_hand, golden()), 0.05);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Heads,

@@ -6,14 +6,12 @@ were not compared.
 usage: python3 tests/golden/blocks_golden.py     (needs torch, numpy, safetensors)
 """
 
-import json
 import math
 
 import torch
-from safetensors.torch import save_file
 
-from heads_golden import (HEAD, HEADS, IDS, KV_HEADS, LAYER, ROOT, ROUNDS, VOCAB, WIDTH, Target,
-                          feed_forward, layer_shapes, random_weights, rms, rotate)
+from heads_golden import (HEAD, HEADS, IDS, KV_HEADS, LAYER, VOCAB, WIDTH, Target, feed_forward, layer_shapes,
+                          random_weights, rms, rotate, save)
 
 ROWS, MASK, RANK, LAYERS = 4, 95, 8, 2
 QWEN3 = {"model_type": "qwen3", **LAYER, "num_hidden_layers": LAYERS}
@@ -137,16 +135,8 @@ def write(name, seed):
     if form.get("ids"):
         weights["d2t"] = torch.tensor(IDS) - torch.arange(len(IDS))
         weights["t2d"] = torch.tensor([t in IDS for t in range(VOCAB)])
-    folder = ROOT / "heads" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    head = Block(Target(), weights, form)
-    rounds = [{"tokens": tokens, "drafts": drafts,
-               "logits": [[None if x == -math.inf else float(f"{x:.6g}") for x in row.tolist()]
-                          for row in head.round(tokens, drafts)]} for tokens, drafts in ROUNDS]
-    golden = {"taps": form["taps"], "first": form["first"], "rounds": rounds}
-    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
+    facts = {"taps": form["taps"], "first": form["first"]}
+    save(name, weights, config, facts, Block(Target(), weights, form).round)
 
 
 if __name__ == "__main__":

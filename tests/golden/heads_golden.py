@@ -218,6 +218,19 @@ ROUNDS = [([1, 7, 33, 20, 5, 60], [40, 9, 3]), ([1, 7, 33, 20, 5, 60, 40, 31], [
           ([1, 7, 33, 20, 5, 60, 40, 31, 17, 52, 95, 4, 47], [11, 20, 53])]
 
 
+def save(name, weights, config, facts, logits, file="model.safetensors"):
+    """A head, and beside it `facts` with its logits, round(tokens, drafts) -> rows, along a decode."""
+    folder = ROOT / "heads" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(weights, folder / file)
+    (folder / file).chmod(0o644)
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    rounds = [{"tokens": tokens, "drafts": drafts,
+               "logits": [[None if x == -math.inf else float(f"{x:.6g}") for x in row.tolist()]
+                          for row in logits(tokens, drafts)]} for tokens, drafts in ROUNDS]
+    (folder / "golden.json").write_text(json.dumps({**facts, "rounds": rounds}) + "\n")
+
+
 def write(name, seed):
     form, config = HEADS_OF[name]
     first, mtp = form["generation"] == 1, form["generation"] == "mtp"
@@ -242,15 +255,7 @@ def write(name, seed):
     if form.get("draft_vocab"):
         weights["d2t"] = torch.tensor(IDS) - torch.arange(len(IDS))
         weights["t2d"] = torch.tensor([t in IDS for t in range(VOCAB)])
-    folder = ROOT / "heads" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    head = Head(Target(), weights, form)
-    rounds = [{"tokens": tokens, "drafts": drafts,
-               "logits": [[None if x == -math.inf else float(f"{x:.6g}") for x in row.tolist()]
-                          for row in head.round(tokens, drafts)]} for tokens, drafts in ROUNDS]
-    (folder / "golden.json").write_text(json.dumps({"taps": form.get("taps", [-1]), "rounds": rounds}) + "\n")
+    save(name, weights, config, {"taps": form.get("taps", [-1])}, Head(Target(), weights, form).round)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ usage: python3 tests/golden/medusa_golden.py     (needs torch, numpy, safetensor
 import json
 
 import torch
-from heads_golden import (EPSILON, HEAD, HEADS, KV_HEADS, ROOT, ROUNDS, TARGET, VOCAB, WIDTH, Target, attention,
-                          feed_forward, layer_shapes, random_weights, rms)
-from safetensors.torch import save_file
+from heads_golden import (EPSILON, HEAD, HEADS, KV_HEADS, TARGET, VOCAB, WIDTH, Target, attention, feed_forward,
+                          layer_shapes, random_weights, rms, save)
 from torch.nn.functional import silu
 
 COUNT = 4  # heads: one more than a round has drafts
@@ -105,16 +104,8 @@ def hydra_logits(w, layers, prefixed, target, tokens, drafts):
 
 
 def write(name, file, config, weights, logits):
-    folder = ROOT / "heads" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(weights, folder / file)
-    (folder / file).chmod(0o644)
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     w, target = {n: t.float() for n, t in weights.items()}, Target()
-    rounds = [{"tokens": tokens, "drafts": drafts,
-               "logits": [[float(f"{x:.6g}") for x in row.tolist()] for row in logits(w, target, tokens, drafts)]}
-              for tokens, drafts in ROUNDS]
-    (folder / "golden.json").write_text(json.dumps({"taps": [-1], "rounds": rounds}) + "\n")
+    save(name, weights, config, {"taps": [-1]}, lambda tokens, drafts: logits(w, target, tokens, drafts), file)
 
 
 assert json.loads((TARGET / "config.json").read_text())["rms_norm_eps"] == EPSILON and HEADS * HEAD == WIDTH

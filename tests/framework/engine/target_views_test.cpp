@@ -13,7 +13,7 @@ struct ViewsOfATarget : EngineScenario {
   // The whole target as a part of itself.
   void SetUp() override {
     models.target = tiny_model(*backend, "llama2");
-    Entry<Drafter> entry{"", "", growth_options(),
+    Entry<Drafter> entry{"", "", with_growth_options(),
                          [](const nlohmann::json& o, Host& h) {
                            return chosen_growth(o, "whole", h.target())
                                .make(h, RoundModel(h, h.view_of_target(part_of(h.target_model(), {}))));

@@ -48,7 +48,7 @@ def arguments():
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--eager", action="store_true", help="do not compile (as always on a CPU)")
     for name, value, text in (
-            ("outputs", 24576, "outputs to train on"), ("held-out", 768, "outputs to measure on"),
+            ("outputs", 49152, "outputs to train on"), ("held-out", 768, "outputs to measure on"),
             ("rollout-batch", 8192, "outputs generated together"), ("new-tokens", 256, "longest output"),
             ("prompt-tokens", 192, "longest prompt"), ("shortest", 32, "shortest prompt cut from running text"),
             ("seed", 5, "of the initial weights"), ("log-every", 50, "steps"), ("measure-every", 500, "steps"),

@@ -9,13 +9,13 @@ COMMON = {"heads": 4, "kv_heads": 2, "head_dim": 64, "ffn": 512, "theta": 10000.
 
 FAMILIES = {
     # Unrolled over its own output (training-time test, arXiv 2503.01840), with its weights 0.8^step.
-    "eagle3": {"depth": 6, "draft_vocab": 1024, "roots": 128, "seconds": 210},
+    "eagle3": {"ffn": 256, "depth": 6, "draft_vocab": 1536, "roots": 128, "seconds": 780},
     # MiMo's module (arXiv 2505.07608) has one step; it is unrolled here since chains of it are drafted.
-    "mtp": {"ffn": 448, "depth": 4, "roots": 128},
+    "mtp": {"heads": 6, "ffn": 896, "depth": 5, "roots": 128, "seconds": 780},
     # An ordinary small model, `start`; the share of masks kept falls with their distance (COD, arXiv 2504.18583).
-    "pard": {"start": "draft", "depth": 8, "roots": 256, "keep": 0.7, "least": 0.2, "rate": 2e-3},
+    "pard": {"start": "draft", "depth": 8, "roots": 256, "keep": 0.7, "least": 0.2, "rate": 3e-3, "seconds": 780},
     # Blocks at random anchors; weights exp(-(k - 1) / 4) as its paper has them for blocks of 8 (arXiv 2602.06036).
-    "dflash": {"ffn": 384, "layers": 2, "block": 8, "taps": [2, 5, 7], "roots": 64, "fade": 0.78, "seconds": 210},
+    "dflash": {"ffn": 256, "layers": 2, "block": 8, "taps": [2, 5, 7], "roots": 64, "fade": 0.78, "seconds": 780},
     # Regression of the next feature beside the law (arXiv 2401.15077), unrolled as HASS does it (2408.15766).
     "eagle": {"depth": 3, "regression": 0.5, "roots": 128},
     "medusa": {"depth": 4, "layers": 1, "roots": 64},

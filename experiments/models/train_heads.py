@@ -2,7 +2,7 @@
 
     python3 train_heads.py FAMILY --target DIR --data DATA --out DIR [--work DIR] [--steps N | --seconds S] [--resume]
 
-FAMILY is eagle3, mtp, pard, dflash, eagle, medusa, hydra, dspark or kangaroo. DATA holds text/ and prompts/ as
+FAMILY is eagle3, mtp, pard, dflash, eagle, medusa, hydra, dspark, kangaroo or linear. DATA holds text/ and prompts/ as
 train.py wants them; prompts are cut from it, and the target's outputs are kept under --work for all families.
 """
 

@@ -53,8 +53,8 @@ class Optimiser:
         inside = [p for n, p in named if inside(n, p)]
         self.model, self.steps, self.warmup, self.flat = model, steps, min(warmup, max(1, steps // 10)), flat
         self.muon = Muon(inside, muon_lr, decay=decay)
-        fused = outside[0].is_cuda
-        self.adam = torch.optim.AdamW(outside, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=fused)
+        fused = named[0][1].is_cuda
+        self.adam = torch.optim.AdamW([{"params": outside}], lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=fused)
         self.adam_lr, self.count, self.progress = adam_lr, 0, None
 
     def scale(self):

@@ -1,4 +1,5 @@
-"""Heads on one state of the target, without recurrence: Medusa, Hydra, and Kangaroo's adapter of an early exit."""
+"""Heads on one state of the target that have no cache, Medusa, Hydra and a linear one, and Kangaroo's adapter of an
+early exit."""
 
 import torch
 import torch.nn.functional as F
@@ -92,6 +93,29 @@ class Hydra(nn.Module):
     def config(self):
         return {"hydra_num_heads": self.s["depth"], "hydra_num_layers": self.s["layers"], "hydra_head_arch": "mlp",
                 "grounded_heads": True, "hidden_state_offset": 0}
+
+
+class Linear(nn.Module):
+    """One matrix of the state behind the text and one of the next token's embedding: their sum is the next state."""
+
+    taps = ()
+
+    def __init__(self, s, target):
+        super().__init__()
+        width = target.shape.dim
+        self.s, self.shape, self.words = s, target.shape, Words(target.shape.vocab)
+        self.state, self.token = (nn.Linear(width, width, bias=False) for _ in range(2))
+        nn.init.eye_(self.state.weight), nn.init.normal_(self.token.weight, std=0.02)
+
+    def forward(self, batch, roots, depth):
+        x, drafts = batch.law(roots, 0), []
+        for k in range(depth):
+            x = self.state(x) + self.token(batch.embedded(roots, k))
+            drafts.append(Draft(k + 1, roots, lambda x=x: F.linear(x, batch.target.head)))
+        return drafts, 0.0
+
+    def config(self):
+        return {"architectures": ["LinearHead"], "num_hidden_layers": 0}
 
 
 class Kangaroo(nn.Module):

@@ -11,7 +11,8 @@ from ..model import save as save_model
 from .rollouts import sha256, weights_hash
 
 NAMES = {"eagle3": "EAGLE-3", "mtp": "multi-token prediction (MiMo's layout)", "pard": "PARD", "dflash": "DFlash",
-         "eagle": "EAGLE", "medusa": "Medusa", "hydra": "Hydra", "dspark": "DSpark", "kangaroo": "Kangaroo"}
+         "eagle": "EAGLE", "medusa": "Medusa", "hydra": "Hydra", "dspark": "DSpark", "kangaroo": "Kangaroo",
+         "linear": "linear"}
 
 
 def configuration(head):

@@ -23,6 +23,8 @@ FAMILIES = {
     # The weight of the estimate of acceptance is `estimate`.
     "dspark": {"ffn": 384, "layers": 2, "block": 7, "taps": [2, 5, 7], "roots": 64, "fade": 0.78, "seconds": 210,
                "rank": 64, "estimate": 0.1},
+    # That of drafters/template_head.
+    "linear": {"depth": 4, "roots": 128, "seconds": 60},
     # An early exit's adapter (arXiv 2404.18911); each token has a true state, so that all positions of a chain are one.
     "kangaroo": {"exit": 2, "depth": 1, "chain": 6},
 }

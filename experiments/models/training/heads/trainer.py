@@ -7,14 +7,15 @@ import torch
 from ..optim import Optimiser
 from . import files
 from .batches import Rows, Target, precision, random_roots
-from .direct import Hydra, Kangaroo, Medusa
+from .direct import Hydra, Kangaroo, Linear, Medusa
 from .loss import chain_loss, position_loss
 from .measure import acceptance, line
 from .parallel import Dflash, Dspark, Pard
 from .rollouts import frequent, outputs, store
 from .unrolled import Eagle, Eagle3, Mtp
 
-PLAIN = {"mtp": Mtp, "eagle": Eagle, "medusa": Medusa, "hydra": Hydra, "kangaroo": Kangaroo}
+PLAIN = {"mtp": Mtp, "eagle": Eagle, "medusa": Medusa, "hydra": Hydra, "kangaroo": Kangaroo,
+         "linear": Linear}
 MASKED = {"pard": Pard, "dflash": Dflash, "dspark": Dspark}
 
 

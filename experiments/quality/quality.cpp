@@ -129,7 +129,7 @@ class Measurement {
     text_.windows = windows_of(text_.documents, windows_);
     expect_vocabulary(text_, model, other ? &*other : nullptr);
     const json& w = run["workload"];
-    if (writes()) prompts_ = choose_prompts(read_prompts(locate(w["prompts"])), {}, w["limit"]);
+    if (writes()) prompts_ = choose_prompts(read_prompts(locate(w["prompts"])), {}, w["limit"], w["skip"]);
   }
 
   std::string text_name() const { return o_.text.empty() ? kPrompts : o_.text; }

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostTurns = 2048;  // of a conversation; parts of strea
 std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::filesystem::path& beside) {
   const std::size_t limit = w["limit"], repeats = w["repeats"], least = (wanted + repeats - 1) / repeats;
   const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"],
-                                      limit == 0 ? 0 : int(std::max(limit, least)));
+                                      limit == 0 ? 0 : int(std::max(limit, least)), w["skip"]);
   if (prompts.size() * repeats < wanted)
     throw Error(
         "the workload has " + std::to_string(prompts.size()) + " prompts, and a batch needs " +

@@ -55,7 +55,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
 }
 
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
-                                   int limit) {
+                                   int limit, int skip) {
   std::map<std::string, std::vector<const Prompt*>> by_category;
   for (const Prompt& p : all) by_category[p.category].push_back(&p);
   for (const auto& c : categories)
@@ -71,8 +71,12 @@ std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::ve
   for (std::size_t round = 0, before = 1; before != chosen.size() || round == 0; ++round) {
     before = chosen.size();
     for (const auto& [name, list] : by_category)
-      if (round < list.size() && (limit == 0 || int(chosen.size()) < limit)) chosen.push_back(list[round]);
+      if (round < list.size() && (limit == 0 || int(chosen.size()) < skip + limit)) chosen.push_back(list[round]);
   }
+  if (int(chosen.size()) <= skip)
+    throw Error("'/workload/skip' leaves out " + std::to_string(skip) + " prompts, and there are " +
+                std::to_string(chosen.size()) + "; skip fewer, or name a file with more");
+  chosen.erase(chosen.begin(), chosen.begin() + skip);
   std::ranges::sort(chosen, {}, [](const Prompt* p) { return p->number; });
   std::vector<Prompt> out;
   for (const Prompt* p : chosen) out.push_back(*p);

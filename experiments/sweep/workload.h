@@ -18,9 +18,10 @@ struct Prompt {
 // All prompts of a file; a malformed line is an Error with its number.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 // Those of the given categories (empty: all), at most `limit` (0: all), taken in turn from the categories so that
-// shares are even; in the order of the file. An unknown category is an Error that lists the known ones.
+// shares are even, behind the first `skip` that are taken so; in the order of the file. An unknown category is an Error
+// that lists the known ones, and so is a `skip` that leaves none.
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
-                                   int limit);
+                                   int limit, int skip = 0);
 
 // Names the draws of a request: different prompts, samples and parts have different ones. `part`: the turn of a
 // conversation, or how often a soak test has served the request before. A sample or part without room is an Error.

@@ -16,6 +16,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"/measure/warmup", "runner_test"},
     {"/measure/keep_outputs", "windows_test"},
     {"/workload/start", "learning_test"},
+    {"/workload/skip", "workload_test"},
     {"/workload/rate", "arrivals_test"},
     {"/workload/ttft_limit", "load_test"},
     {"/workload/tpot_limit", "load_test"},

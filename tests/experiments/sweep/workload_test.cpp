@@ -73,9 +73,9 @@ TEST(Workload, TheSixtyPromptsAreTenOfEachFamily) {
 TEST(Workload, ChoosesInTheOrderOfTheFile) {
   std::vector<Prompt> all;
   for (int i = 0; i < 9; ++i) all.push_back({i, "x", i < 6 ? "a" : "b"});
-  const auto numbers = [&](const std::vector<std::string>& categories, int limit) {
+  const auto numbers = [&](const std::vector<std::string>& categories, int limit, int skip = 0) {
     std::vector<int> found;
-    for (const Prompt& p : choose_prompts(all, categories, limit)) found.push_back(p.number);
+    for (const Prompt& p : choose_prompts(all, categories, limit, skip)) found.push_back(p.number);
     return found;
   };
   EXPECT_EQ(numbers({}, 4), (std::vector<int>{0, 1, 6, 7}));
@@ -83,6 +83,9 @@ TEST(Workload, ChoosesInTheOrderOfTheFile) {
   EXPECT_EQ(numbers({"b"}, 0), (std::vector<int>{6, 7, 8}));
   EXPECT_EQ(numbers({}, 0).size(), 9u);
   EXPECT_EQ(numbers({}, 100).size(), 9u);
+  EXPECT_EQ(numbers({}, 4, 4), (std::vector<int>{2, 3, 4, 8})) << "none of the first four that are taken without";
+  EXPECT_EQ(numbers({}, 0, 8), (std::vector<int>{5}));
+  EXPECT_TRUE(says(sentence_of([&] { numbers({}, 0, 9); }), "'/workload/skip'", "9 prompts", "there are 9"));
   EXPECT_TRUE(says(sentence_of([&] { choose_prompts(all, {"c"}, 0); }), "'c'", "a, b"));
 }
 

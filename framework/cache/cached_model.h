@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/cache/kv_cache.h"
+#include "framework/cache/layout_builder.h"
 #include "framework/decode/draft_tree.h"
 #include "framework/model/model.h"
 #include "kernels/staging.h"
@@ -95,43 +96,17 @@ class CachedModel {
   std::int64_t logits_bytes() const;  // of the memory that it has for logits, used or not
 
  private:
-  // One row of the current forward.
-  struct Fed {
-    int segment, pending;  // index of its segment, and of its pending row
-    KvCache::RowLayout layout;
-    Token known;
-    const Token* at;                        // device address of a token that the host does not know; else null
-    const std::uint64_t* inputs = nullptr;  // [RowInputs::pieces]
-  };
-  // Rows and tables of consecutive segments, real and after Backend::padded; Layout::longest and deepest of them.
-  struct Part {
-    int rows = 0, tables = 0, longest = 1, deepest = 1, padded_rows = 0, padded_tables = 0;
-  };
-  // The sizes of the forward, after Backend::padded.
-  struct Extent {
-    Part straight, rest;  // Layout::straight, where there is a tree that branches; then the others
-    int rows, tables, width, words, wanted, deepest, longest;
-    bool all_wanted, mutual;
-
-    bool replays() const { return rows <= kMostRecordedRows; }
-  };
-  // The inputs of the forward, on the device.
+  // The inputs of a forward, on the device.
   struct Inputs {
     Rows rows;
     Tensor known, at;  // i32, u64 [rows]: see Backend::pick
-    Tensor features;   // u64 [rows * pieces]: see Backend::recall; absent: there are none
+    Tensor features;   // u64 [rows, pieces]: see Backend::recall; absent: there are none
+    LayoutBuilder::Extent extent;
   };
 
   void feed(std::span<const Segment> segments);
-  void order(std::span<const Segment> segments);
-  Extent extent(std::span<const Segment> segments) const;
-  void pad(Part& part) const;
-  Inputs stage(std::span<const Segment> segments, const Extent& e);
-  static int padding_before(const Part& part, int i);
-  void fill_rows(Layout& host, const Extent& e, const Tensor& known, const Tensor& at) const;
-  void fill_inputs(const Extent& e, const Tensor& inputs) const;
-  void fill_tables(std::span<const Segment> segments, const Extent& e, Layout& host) const;
-  Output forward(Inputs inputs, const Extent& e);
+  Inputs stage();
+  Output forward(Inputs inputs);
 
   Backend& backend_;
   std::shared_ptr<Model> model_;
@@ -140,13 +115,11 @@ class CachedModel {
   std::unordered_set<SequenceId> lacking_;
   int window_;  // positions to which a row attends, itself among them; 0: all
   const PagePool& pool_;
-  std::shared_ptr<ForwardMemory> memory_;     // lent by the model while this object lives
-  std::vector<Fed> fed_, unordered_;          // rows of the current forward, in the order of tables and of segments
-  std::vector<const KvCache::Held*> held_;    // of its segments
-  std::vector<int> tables_;                   // its segments in the order of their block tables
+  std::shared_ptr<ForwardMemory> memory_;  // lent by the model while this object lives
+  LayoutBuilder builder_;
+  std::vector<const KvCache::Held*> held_;    // of the segments of the current forward
+  std::vector<int> firsts_;                   // their first pending rows
   RowInputs inputs_;                          // of the current forward
-  int straight_ = 0;                          // of them, those before the first whose tree branches
-  std::vector<std::int32_t> wanted_;          // its rows in `fed_` whose logits are computed, segment after segment
   std::vector<std::pair<Mark, Mark>> spans_;  // begin and end of forwards that seconds_ does not contain yet
   double seconds_ = 0;
   std::uint64_t forwards_ = 0, rows_ = 0;

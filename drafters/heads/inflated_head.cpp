@@ -81,7 +81,8 @@ int large_draft_vocab(const json& head, int own, const HeadFiles& files, const M
   const Fields fields(head, "the head " + head.dump());
   const int asked = fields.integer_or("draft_vocab", 0, target.vocab, 0);
   if (own == 0 && asked > 0) fields.refuse("draft_vocab", "the head uses the target's matrix of logits; leave it out");
-  if (asked > 0 && asked < own) fields.refuse("draft_vocab", "the head has " + std::to_string(own) + "; use as many");
+  if (asked > 0 && asked < own)
+    fields.refuse("draft_vocab", "the head has " + std::to_string(own) + "; use as many or more");
   if (own > 0 && files.ids.empty()) return target.vocab;
   return asked > 0 ? asked : own;
 }

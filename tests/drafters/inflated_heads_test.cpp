@@ -29,7 +29,8 @@ struct Shapes {
     folder.write("config.json",
                  R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 500, "hidden_size": 164,
                      "intermediate_size": 90, "num_hidden_layers": 9, "num_attention_heads": 9,
-                     "num_key_value_heads": 3, "head_dim": 32, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})");
+                     "num_key_value_heads": 3, "head_dim": 32, "max_position_embeddings": 4096,
+                     "rms_norm_eps": 1e-5})");
   }
   nlohmann::json head(const std::string& name, nlohmann::json more = nlohmann::json::object()) const {
     more["directory"] = (kHeads / name).string(), more["inflate"] = folder.path().string();

@@ -53,7 +53,9 @@ TEST_P(Inflation, IntoSmallerGroups) {
   expect_same_logits(pair, kTokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Inflation, testing::Values("llama2", "llama3", "linear", "sharded", "bf16", "f16", "qwen2", "qwen3", "biased"),
+INSTANTIATE_TEST_SUITE_P(Models, Inflation,
+                         testing::Values("llama2", "llama3", "linear", "sharded", "bf16", "f16", "qwen2", "qwen3",
+                                         "biased"),
                          [](const auto& info) { return info.param; });
 
 TEST(InflatedWeights, KeepTheTypeOfTheSmallModel) {
@@ -137,8 +139,8 @@ TEST(InflatedWeights, RefuseBiasesAndHeadNormsOfOneModelAlone) {
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.qkv_bias = true; }), biases));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.out_bias = true; }), biases));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.mlp_bias = true; }), biases));
-  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.head_norms = false; }, "qwen3"),
-                   "the small model has norms of its heads"));
+  EXPECT_TRUE(
+      says(refusal([](ModelConfig& m) { m.head_norms = false; }, "qwen3"), "the small model has norms of its heads"));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.mlp_bias = false; }, "biased"), "the small model has biases"));
 }
 

@@ -14,9 +14,11 @@ Entry<Drafter> mtp() {
                      .taps = [](const nlohmann::json&, const ModelInfo&) { return std::vector<Tap>{kNormed}; },
                      .load =
                          [](const nlohmann::json& head, const std::string& dtype, Host& host) {
-                           return std::make_shared<MtpHead>(host.backend(), open_mtp(head, host.target()), host.ends(),
+                           return std::make_shared<MtpHead>(host.backend(),
+                                                            open_mtp(head, host.target(), dtype == "f32"), host.ends(),
                                                             host.target(), dtype);
-                         }});
+                         },
+                     .inflated_keys = std::vector<std::string>()});
 }
 
 }  // namespace foretoken

@@ -13,10 +13,11 @@ HeadKind head_of(const BlockKind& kind) {
     return open_block(o, corrects, target).form.taps;
   };
   head.load = [corrects = kind.corrects](const nlohmann::json& o, const std::string& dtype, Host& host) {
-    return std::make_shared<BlockHead>(host.backend(), open_block(o, corrects, host.target()), host.ends(),
-                                       host.target(), dtype);
+    return std::make_shared<BlockHead>(host.backend(), open_block(o, corrects, host.target(), dtype == "f32"),
+                                       host.ends(), host.target(), dtype);
   };
   head.random_keys = random_block_keys(kind.corrects);
+  head.inflated_keys = std::vector<std::string>{"layers", "draft_vocab"};
   return head;
 }
 
@@ -54,7 +55,7 @@ Entry<Drafter> block_entry(BlockKind kind) {
           },
           [kind, head](const nlohmann::json& o, const ModelInfo& target) {
             Needs needs{.proposes = {kind.draws}};
-            if (!target.kv.layers.empty()) needs.hidden = head.taps(o.at("head"), target);
+            if (!target.kv.layers.empty()) needs.hidden = head.taps(read_head(head, o, target), target);
             return needs;
           },
           {{{"head", small}, {"temperature", 0.5}}, {{"head", other}, {"dtype", "f32"}, {"rows", 5}}}};

@@ -180,7 +180,8 @@ BlockFiles random_block(const Fields& head, bool corrects, const ModelInfo& targ
   const std::string shape = head.string("random");
   const bool small = shape == "small";
   const auto seed = std::uint64_t(head.integer_or("seed", 0, 1 << 30, 1));
-  BlockFiles files{.name = "random " + shape + " block head seed " + std::to_string(seed)};
+  BlockFiles files;
+  files.name = "random " + shape + " block head seed " + std::to_string(seed);
   BlockForm& form = files.form;
   form.layer = random_head_layer(shape, target);
   form.layer.layers = head.integer_or("layers", 1, 256, small ? 2 : 5);
@@ -196,20 +197,11 @@ BlockFiles random_block(const Fields& head, bool corrects, const ModelInfo& targ
   return files;
 }
 
-}  // namespace
-
-std::vector<std::pair<std::string, int>> random_block_keys(bool corrects) {
-  std::vector<std::pair<std::string, int>> keys{{"block", 16}, {"layers", 5}, {"mask", 0}};
-  if (corrects) keys.emplace_back("markov_rank", 256);
-  return keys;
-}
-
-BlockFiles open_block(const json& head, bool corrects, const ModelInfo& target) {
-  if (head.is_object()) return random_block(Fields(head, "the head " + head.dump()), corrects, target);
-  const std::string directory = head.get<std::string>();
+BlockFiles trained_block(const std::string& directory, bool corrects, const ModelInfo& target) {
   const auto tensors = std::make_shared<HeadTensors>(directory, block_known_as);
   expect_block(*tensors, directory);
-  BlockFiles files{.name = directory, .form = block_form(directory, *tensors, int(target.kv.layers.size()))};
+  BlockFiles files;
+  files.name = directory, files.form = block_form(directory, *tensors, int(target.kv.layers.size()));
   files.tensors = [tensors] { return tensors; };
   expect_kind(files.form, corrects, directory);
   if (tensors->has("lm_head.weight")) {
@@ -219,6 +211,26 @@ BlockFiles open_block(const json& head, bool corrects, const ModelInfo& target) 
   files.expect_all_read = [tensors, corrects] {
     tensors->expect_all_read(corrects ? "a DSpark head" : "a DFlash head");
   };
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, int>> random_block_keys(bool corrects) {
+  std::vector<std::pair<std::string, int>> keys{{"block", 16}, {"layers", 5}, {"mask", 0}};
+  if (corrects) keys.emplace_back("markov_rank", 256);
+  return keys;
+}
+
+BlockFiles open_block(const json& head, bool corrects, const ModelInfo& target, bool wide) {
+  if (is_random_head(head)) return random_block(Fields(head, "the head " + head.dump()), corrects, target);
+  const ModelInfo trained = trained_target(head, target);
+  BlockFiles files = trained_block(directory_of_head(head), corrects, trained);
+  BlockForm& f = files.form;
+  if (target.small && f.mask >= trained.vocab)
+    throw Error("the mask token of the head " + files.name + " is " + std::to_string(f.mask) + ", but " + target.name +
+                " has " + std::to_string(trained.vocab) + " tokens; it belongs to another target");
+  inflate_head(head, target, wide, files, {f.layer, &f.target_width, &f.draft_vocab});
   return files;
 }
 

@@ -2,16 +2,12 @@
 // z-lab, of DeepSpec and of speculators, and DSpark (2607.05147) in the latter two. It settles in which numbering a
 // file counts the target's layers, and which slot of a block predicts which token. This module must not know devices.
 #pragma once
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "framework/model/config.h"
-#include "framework/model/model.h"
-#include "framework/model/tensor_source.h"
+#include "drafters/heads/inflated_head.h"
 
 namespace foretoken {
 
@@ -29,15 +25,10 @@ struct BlockForm {
   bool mutual() const { return layer.window == 0; }
 };
 
-struct BlockFiles {
-  std::string name;  // for messages
+// "fc.weight", "hidden_norm.weight", "layers.0.self_attn.q_proj.weight", "norm.weight", "embed_tokens.weight",
+// "lm_head.weight", "markov_head.markov_w1.weight", "markov_head.markov_w2.weight".
+struct BlockFiles : HeadFiles {
   BlockForm form = {};
-  // "fc.weight", "hidden_norm.weight", "layers.0.self_attn.q_proj.weight", "norm.weight", "embed_tokens.weight",
-  // "lm_head.weight", "markov_head.markov_w1.weight", "markov_head.markov_w2.weight".
-  std::function<std::shared_ptr<const TensorSource>()> tensors = {};
-  // The target's tokens of a head of its own, [draft_vocab]; empty: they are the same.
-  std::vector<std::int32_t> ids = {};
-  std::function<void()> expect_all_read = [] {};  // to be called when all is loaded: HeadTensors::expect_all_read
 };
 
 // The keys of a random head besides "random" and "seed", with usual values.
@@ -45,8 +36,8 @@ std::vector<std::pair<std::string, int>> random_block_keys(bool corrects);
 
 // `head`: a directory, or {"random": SHAPE, "seed": 1, "block": 16, "layers": 5, "mask": the last token,
 // "markov_rank": 256} for weights that mean nothing, whose decoder layers have a published shape, or are small for
-// "small". `corrects`: whether it must be a DSpark head, with a correction, or must have none. What is not known is an
-// Error.
-BlockFiles open_block(const nlohmann::json& head, bool corrects, const ModelInfo& target);
+// "small", or one that is inflated (inflated_head.h). `corrects`: whether it must be a DSpark head, with a correction,
+// or must have none. What is not known is an Error. `wide`: as of inflate_head.
+BlockFiles open_block(const nlohmann::json& head, bool corrects, const ModelInfo& target, bool wide = false);
 
 }  // namespace foretoken

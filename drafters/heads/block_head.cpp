@@ -54,10 +54,11 @@ BlockHead::BlockHead(Backend& backend, const BlockFiles& files, const Ends& ends
   for (int l = 0; l < form_.layer.layers; ++l)
     layers_.emplace_back(load, form_.layer, block_layer(l), DecoderLayer::Projections::apart);
   norm_ = load.vector("norm.weight");
-  if (own_head_ = form_.draft_vocab > 0; own_head_) head_ = load.one("lm_head");
+  if (form_.draft_vocab > 0) head_ = load.one("lm_head");
   if (!files.ids.empty()) ids_ = backend.upload(Tensor::host_copy<std::int32_t>(files.ids, DType::i32));
   if (form_.markov_rank > 0)
     of_before_ = load.one("markov_head.markov_w1"), to_logits_ = load.one("markov_head.markov_w2");
+  draw_only(backend, files.drawn);
   files.expect_all_read();
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }

@@ -61,7 +61,8 @@ EagleForm form_in(const std::filesystem::path& directory, const HeadTensors& ten
 EagleFiles random_eagle(const Fields& head, int generation, const ModelInfo& target) {
   const int layers = int(target.kv.layers.size());
   const auto seed = std::uint64_t(head.integer_or("seed", 0, 1 << 30, 1));
-  EagleFiles files{.name = "random " + head.string("random") + " head seed " + std::to_string(seed)};
+  EagleFiles files;
+  files.name = "random " + head.string("random") + " head seed " + std::to_string(seed);
   EagleForm& form = files.form;
   form.generation = generation, form.layer = random_head_layer(head.string("random"), target);
   form.target_width = target.width;
@@ -77,13 +78,10 @@ EagleFiles random_eagle(const Fields& head, int generation, const ModelInfo& tar
   return files;
 }
 
-}  // namespace
-
-EagleFiles open_eagle(const json& head, int generation, const ModelInfo& target) {
-  if (head.is_object()) return random_eagle(Fields(head, "the head " + head.dump()), generation, target);
-  const std::string directory = head.get<std::string>();
+EagleFiles trained_eagle(const std::string& directory, int generation, const ModelInfo& target) {
   const auto tensors = std::make_shared<HeadTensors>(directory, known_as);
-  EagleFiles files{.name = directory, .form = form_in(directory, *tensors, int(target.kv.layers.size()))};
+  EagleFiles files;
+  files.name = directory, files.form = form_in(directory, *tensors, int(target.kv.layers.size()));
   files.tensors = [tensors] { return tensors; };
   const bool first = files.form.generation == 1;
   if (files.form.generation != generation)
@@ -94,6 +92,16 @@ EagleFiles open_eagle(const json& head, int generation, const ModelInfo& target)
     files.ids = draft_ids(*tensors, files.form.draft_vocab, target.vocab);
   }
   files.expect_all_read = [tensors, first] { tensors->expect_all_read(first ? "an EAGLE-1 head" : "an EAGLE-3 head"); };
+  return files;
+}
+
+}  // namespace
+
+EagleFiles open_eagle(const json& head, int generation, const ModelInfo& target, bool wide) {
+  if (is_random_head(head)) return random_eagle(Fields(head, "the head " + head.dump()), generation, target);
+  EagleFiles files = trained_eagle(directory_of_head(head), generation, trained_target(head, target));
+  EagleForm& f = files.form;
+  inflate_head(head, target, wide, files, {f.layer, &f.target_width, &f.draft_vocab});
   return files;
 }
 

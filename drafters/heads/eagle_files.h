@@ -2,16 +2,11 @@
 // 2406.16858), EAGLE-3 (2503.01840) and 3.1, in the layouts of their authors, of SGLang and SpecForge, and of
 // speculators. It settles in which numbering a file counts the target's layers. This module must not know devices.
 #pragma once
-#include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "framework/model/config.h"
-#include "framework/model/model.h"
-#include "framework/model/tensor_source.h"
+#include "drafters/heads/inflated_head.h"
 
 namespace foretoken {
 
@@ -31,21 +26,15 @@ struct EagleForm {
   bool norm_output = false;  // what it is fed in the next step is behind its last norm
 };
 
-// A head and where its weights come from.
-struct EagleFiles {
-  std::string name;  // for messages
+// By the names of the authors' EAGLE-3: "fc.weight", "layers.0.self_attn.q_proj.weight", "norm.weight",
+// "lm_head.weight".
+struct EagleFiles : HeadFiles {
   EagleForm form = {};
-  // By the names of the authors' EAGLE-3: "fc.weight", "layers.0.self_attn.q_proj.weight", "norm.weight",
-  // "lm_head.weight".
-  std::function<std::shared_ptr<const TensorSource>()> tensors = {};
-  // The target's tokens of a head of its own, [draft_vocab]; empty: they are the same.
-  std::vector<std::int32_t> ids = {};
-  std::function<void()> expect_all_read = [] {};  // to be called when all is loaded: HeadTensors::expect_all_read
 };
 
 // `head`: a directory, or {"random": SHAPE, "seed": 1, "draft_vocab": 0} for weights that mean nothing, whose decoder
-// layer has a published shape, or is small for "small". What is not known, and a head of another generation, is an
-// Error.
-EagleFiles open_eagle(const nlohmann::json& head, int generation, const ModelInfo& target);
+// layer has a published shape, or is small for "small", or one that is inflated (inflated_head.h). What is not known,
+// and a head of another generation, is an Error. `wide`: as of inflate_head.
+EagleFiles open_eagle(const nlohmann::json& head, int generation, const ModelInfo& target, bool wide = false);
 
 }  // namespace foretoken

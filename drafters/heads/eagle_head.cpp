@@ -79,9 +79,10 @@ EagleHead::EagleHead(Backend& backend, const EagleFiles& files, const Ends& ends
   load_states(load);
   layers_.emplace_back(load, form_.layer, kLayer, DecoderLayer::Projections::none);
   for (int l = 1; l < form_.layer.layers; ++l) layers_.emplace_back(load, form_.layer, layer_name(l));
-  if (own_head_ = form_.draft_vocab > 0; own_head_) head_ = load.one("lm_head");
+  if (form_.draft_vocab > 0) head_ = load.one("lm_head");
   if (!files.ids.empty()) ids_ = backend.upload(Tensor::host_copy<std::int32_t>(files.ids, DType::i32));
   norm_output_ = form_.norm_output;
+  draw_only(backend, files.drawn);
   files.expect_all_read();
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }

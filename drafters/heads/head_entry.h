@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,17 @@ struct HeadKind {
       {};
   // That it reads of {"random": SHAPE, "seed": 1, ...} besides, with the values of its description.
   std::vector<std::pair<std::string, int>> random_keys = {};
+  // The keys of an inflated head besides "directory" and "inflate" (inflated_head.h); absent: none of this kind is.
+  std::optional<std::vector<std::string>> inflated_keys = {};
   bool marginals = false;                     // LevelModel::marginals()
   std::vector<nlohmann::json> examples = {};  // Entry::examples besides those that all have
 };
 
-// The options "head" and "dtype" of such a drafter, and what they name. A key that a random head does not have is an
-// Error.
+// The option "head" as the open functions read it. A key that such a head does not have is an Error, and so is one that
+// is inflated though its kind, or the target, is not.
+nlohmann::json read_head(const HeadKind& kind, const nlohmann::json& options, const ModelInfo& target);
+
+// The options "head" and "dtype" of such a drafter, and what they name.
 std::vector<Option> head_options(const HeadKind& kind);
 std::shared_ptr<Model> load_head(const HeadKind& kind, const nlohmann::json& options, Host& host);
 

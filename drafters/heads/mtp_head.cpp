@@ -1,6 +1,7 @@
 #include "drafters/heads/mtp_head.h"
 
 #include <array>
+#include <filesystem>
 
 #include "drafters/heads/eagle_files.h"
 #include "drafters/heads/head_tensors.h"
@@ -77,27 +78,36 @@ std::map<std::string, Shape> mtp_shapes(const ModelConfig& c) {
   return all;
 }
 
-}  // namespace
-
-MtpFiles open_mtp(const json& head, const ModelInfo& target) {
-  if (head.is_object()) {
-    const EagleFiles random = open_eagle(head, 1, target);
-    return {random.name, random.form.layer, false, random.tensors};
-  }
-  const std::filesystem::path directory = head.get<std::string>();
-  const ModelConfig layer = mtp_layer(directory);
+MtpFiles trained_mtp(const std::filesystem::path& directory, const ModelInfo& target) {
+  MtpFiles files;
+  files.name = directory.string(), files.layer = mtp_layer(directory);
   for (const MtpNames& names : all_names(int(target.kv.layers.size()))) {
     const auto tensors =
         std::make_shared<HeadTensors>(directory, [&](const std::string& name) { return mtp_known_as(names, name); });
     if (!tensors->has("fc.weight")) continue;
     std::shared_ptr<const TensorSource> source = tensors;
     if (names.unit_offset) source = std::make_shared<UnitOffset>(tensors);
-    return {directory.string(), layer, names.state_first, [source] { return source; }};
+    files.state_first = names.state_first, files.tensors = [source] { return source; };
+    return files;
   }
   throw Error(directory.string() +
               " has no module for multi-token prediction: neither model.mtp_layers.0.input_proj, mtp.fc nor "
               "model.layers." +
               std::to_string(target.kv.layers.size()) + ".eh_proj; choose a checkpoint that has one");
+}
+
+}  // namespace
+
+MtpFiles open_mtp(const json& head, const ModelInfo& target, bool wide) {
+  MtpFiles files;
+  if (is_random_head(head)) {
+    const EagleFiles random = open_eagle(head, 1, target);
+    files.name = random.name, files.layer = random.form.layer, files.tensors = random.tensors;
+    return files;
+  }
+  files = trained_mtp(directory_of_head(head), trained_target(head, target));
+  inflate_head(head, target, wide, files, {files.layer});
+  return files;
 }
 
 MtpHead::MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, const ModelInfo& target,
@@ -114,6 +124,7 @@ MtpHead::MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, cons
   embedding_norm_ = load.vector("embedding_norm.weight"), state_norm_ = load.vector("state_norm.weight");
   norm_ = load.vector("norm.weight"), norm_output_ = true;
   layers_.emplace_back(load, files.layer, "layers.0.");
+  draw_only(backend, files.drawn);
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }
 

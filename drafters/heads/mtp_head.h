@@ -2,29 +2,26 @@
 // decoder layer on a combination of each token's embedding and the target's last state of the position before
 // (DeepSeek-V3, arXiv 2412.19437; MiMo, 2505.07608). This module must not know trees or caches.
 #pragma once
-#include <filesystem>
-#include <functional>
 #include <memory>
 
 #include <nlohmann/json.hpp>
 
+#include "drafters/heads/inflated_head.h"
 #include "drafters/heads/state_head.h"
 #include "framework/model/decoder_layer.h"
 
 namespace foretoken {
 
-struct MtpFiles {
-  std::string name;          // for messages
-  ModelConfig layer;         // of its decoder layer
+// "fc.part0.weight" (left columns) and "fc.part1.weight", "embedding_norm.weight", "state_norm.weight",
+// "layers.0.self_attn.q_proj.weight" and so on, "norm.weight".
+struct MtpFiles : HeadFiles {
+  ModelConfig layer = {};    // of its decoder layer
   bool state_first = false;  // the columns of the state are the left ones (MiMo)
-  // "fc.part0.weight" (left columns) and "fc.part1.weight", "embedding_norm.weight", "state_norm.weight",
-  // "layers.0.self_attn.q_proj.weight" and so on, "norm.weight".
-  std::function<std::shared_ptr<const TensorSource>()> tensors = {};
 };
 
 // `head`: the directory of a checkpoint that has such a module, in MiMo's, Qwen's, DeepSeek's or GLM's names, or
-// {"random": SHAPE, "seed": 1}, as of open_eagle. None there is an Error.
-MtpFiles open_mtp(const nlohmann::json& head, const ModelInfo& target);
+// {"random": SHAPE, "seed": 1}, as of open_eagle, or one that is inflated. None there is an Error.
+MtpFiles open_mtp(const nlohmann::json& head, const ModelInfo& target, bool wide = false);
 
 class MtpHead : public StateHead {
  public:

@@ -1,5 +1,8 @@
 #include "drafters/heads/state_head.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -14,6 +17,14 @@ StateHead::StateHead(Backend& backend, const ModelConfig& c, const Ends& ends, c
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
 }
 
+void StateHead::draw_only(Backend& backend, int rows) {
+  if (rows == 0) return;
+  if (!head_) head_ = ends_.head;
+  std::vector<float> bias(std::size_t(head_.out), -std::numeric_limits<float>::infinity());
+  std::fill_n(bias.begin(), rows, 0.0f);
+  head_.bias = backend.upload(Tensor::host_copy<float>(bias, DType::f32));
+}
+
 void StateHead::expect_states(const Rows& rows) const {
   if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
 }
@@ -26,7 +37,7 @@ Output StateHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer>
   const Tensor normed = norm_ ? b.rms_norm(x, norm_, epsilon_) : x;
   Output out{rows.logits ? rows.logits : b.allocate({x.dim(0), info_.vocab}, DType::f32), norm_output_ ? normed : x};
   if (rows.features) b.copy(out.features, rows.features), out.features = rows.features;
-  const Weight& head = own_head_ ? head_ : ends_.head;
+  const Weight& head = head_ ? head_ : ends_.head;
   if (ids_)
     b.spread(b.linear(normed, head), ids_, out.logits);
   else

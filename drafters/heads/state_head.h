@@ -28,6 +28,8 @@ class StateHead : public Model {
   Tensor embedded(Backend& backend, const Rows& rows) const {
     return backend.embed(own_embedding_ ? embedding_ : ends_.embedding, rows.tokens);
   }
+  // Only the first `rows` rows of the matrix of logits are ever drawn; 0: all. To be called when it is loaded.
+  void draw_only(Backend& backend, int rows);
   // An Error where rows have no states of the target.
   void expect_states(const Rows& rows) const;
 
@@ -36,7 +38,7 @@ class StateHead : public Model {
   float epsilon_;
   Tensor frequencies_;       // f32 [head_size / 2]
   Weight embedding_, head_;  // absent: the target's
-  bool own_embedding_ = false, own_head_ = false;
+  bool own_embedding_ = false;
   Tensor ids_;                // i32 [draft vocabulary]: tokens of the target; absent where it is the same
   Tensor norm_;               // f32 [width], before the head; absent: none
   bool norm_output_ = false;  // features are behind that norm

@@ -21,7 +21,13 @@ nlohmann::json EngineMemory::figures() const {
           {"draft_weights", draft_weights()},
           {"cache", pool.memory().bytes()},
           {"cache_used", most_pages_ * pool.page_bytes()},
+          {"states_per_token", states_per_token()},
           {"scratch", scratch}};
+}
+
+std::int64_t EngineMemory::states_per_token() const {
+  const ModelInfo& target = engine_.target().info();
+  return with_taps(target, engine_.target().taps()).bytes_per_row() - target.kv.bytes_per_row();
 }
 
 std::int64_t EngineMemory::draft_weights() const {

@@ -82,13 +82,24 @@ nlohmann::json completed(const std::string& owner, const Option& o, const nlohma
   }
 }
 
+// Of a head also those within its object: its directory, and a shape that is one.
+template <class Json, class Visit> void each_path(const Option& o, Json& value, const Visit& visit) {
+  if (o.type != "path" && o.type != "head") return;
+  if (value.is_string()) visit(value);
+  if (o.type != "head" || !value.is_object()) return;
+  for (auto& [key, part] : value.items())
+    if (part.is_string() &&
+        (key == "directory" || (key == "inflate" && part.template get<std::string>().find('/') != std::string::npos)))
+      visit(part);
+}
+
 void add_files(const std::string& what, const nlohmann::json& config, const Entries& all, ComponentFiles& files) {
   const auto [options, plugin] = declared(what, config, all);
   files.plugins.insert(plugin);
   for (ModelChoice& choice : models_of(config, options)) files.models.push_back(std::move(choice));
   for (const Option& o : options) {
     const nlohmann::json value = config.value(o.name, nlohmann::json());
-    if ((o.type == "path" || o.type == "head") && value.is_string()) files.paths.push_back(value);
+    each_path(o, value, [&](const nlohmann::json& path) { files.paths.push_back(path); });
     if (is_component(o) && value.is_object()) add_files(o.type, value, all, files);
   }
 }
@@ -158,7 +169,7 @@ nlohmann::json with_paths(const std::string& what, nlohmann::json config, const 
                           const std::function<std::string(const std::string&)>& find) {
   for (const Option& o : declared(what, config, all).options) {
     nlohmann::json& value = config[o.name];
-    if ((o.type == "path" || o.type == "head") && value.is_string()) value = find(value.get<std::string>());
+    each_path(o, value, [&](nlohmann::json& path) { path = find(path.get<std::string>()); });
     if (is_component(o) && value.is_object()) value = with_paths(o.type, value, all, find);
   }
   return config;

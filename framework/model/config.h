@@ -20,6 +20,14 @@ struct RopeScaling {
   std::vector<float> divisors;  // [head_size / 2] of the frequencies: a GGUF file stores the effect of "llama3"
 };
 
+// The small model in an inflated one (inflation.h). A head that was trained for it counts its layers and its tokens.
+struct SmallModel {
+  int vocab = 0, width = 0;
+  int layers = 0;               // the first ones of the inflated model: state k of the one is state k of the other
+  int constants = 0;            // features at the end of the inflated residual stream that keep tokens from being drawn
+  bool small_constants = true;  // no norm notices them
+};
+
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"
   int vocab = 0;             // rows of the embedding
@@ -39,7 +47,8 @@ struct ModelConfig {
   int window = 0;           // sliding_window: a row attends to so many positions, itself included; 0: all
   std::vector<int> eos;     // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
-  std::optional<int> mask;  // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
+  std::optional<int> mask;          // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
+  std::optional<SmallModel> small;  // not in any config.json: of an inflated model
   std::shared_ptr<const Quantization> quantization;  // quantization_config; absent: matrices are dense
 
   // Reads DIR/config.json. Anything that the project does not implement (another architecture or activation, windows of

@@ -10,33 +10,41 @@
 //             weights are multiplied by sqrt(large/small). (In bf16 that is one more rounding where the ratio is no
 //             power of four.) Queries keep their group: a key-value head with more queries than a large group holds is
 //             repeated. Other heads are random, and the output projection ignores them.
+// head norms  Both models have them or neither. The other pairs of a key are zero too. The gains of queries stay, those
+//             of keys are multiplied by sqrt(small/large). The norms of heads have the epsilon of the others, so q and
+//             k are multiplied by a factor before them that restores its share: a power of two in bf16, which is then
+//             off by at most a factor of two.
+// biases      Both models have them or neither; other ones are zero.
 // ffn         Other hidden units are random, and the down projection ignores them.
-// layers      Other layers are random, but add nothing: their output and down projections are zero.
+// layers      The small model's are the first. The others are random, but add nothing: their output and down
+//             projections are zero. So state k of the small model is state k of the large one, and what is trained for
+//             the small one names layers by its numbers, not by their share of the depth (SmallModel).
 // vocabulary  Tokens that the small model lacks must never be drawn, though the head computes their logits. A linear
 //             head of features that are zero cannot give a very low logit, so the last two features of the residual
 //             stream are a constant c in every row. No layer reads them (gain 0) or writes them, and 2 c^2 is
-//             subtracted from the epsilon of every norm, which compensates exactly for their share of the mean square
-//             (c^2 = epsilon small / 4). The final norm gives them the gains +g and -g. A token with the weights (-m,
-//             m) there gets the logit -2 m g c / rms, far below every other. A token with equal weights gets 0 from
-//             them: (c, c) where the embedding is the head, zeros where it is not. So model, distribution and verifiers
-//             need not know about it.
+//             subtracted from the epsilon of every norm, which compensates exactly for their share of the mean square.
+//             The final norm gives them the gains +g and -g. A token with the weights (-m, m) there gets the logit
+//             -2 m g c / rms, far below every other. A token with equal weights gets 0 from them: (c, c) where the
+//             embedding is the head, zeros where it is not. So model, distribution and verifiers need not know about
+//             it. Where the embedding is the head, c is as large as its numbers (c^2 = epsilon small / 4), since
+//             rounded weights would lose a smaller one. Else it is so small that no norm notices it: draft heads make
+//             streams of their own of the target's, some with the constants and some without. The state behind the last
+//             norm (kNormed) is without them.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "framework/model/config.h"
-#include "framework/model/random_weights.h"
-#include "framework/model/tensor_source.h"
+#include "framework/model/layer_inflation.h"
 
 namespace foretoken {
 
 class InflatedWeights : public TensorSource {
  public:
-  // Where the shape cannot hold the small model, one of them has biases or norms of heads, or the small model has
-  // tensors that its configuration does not use: an Error that names both
-  // (`small_name`, `shape_name`) and the obstacle. `wide`: in f32 whatever the small model has, for a transformer
-  // that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
+  // Where inflated_config refuses, or the small model has tensors that its configuration does not use: an Error that
+  // names both (`small_name`, `shape_name`) and the obstacle. `wide`: in f32 whatever the small model has, for a
+  // transformer that computes in f32: no weight is rounded once more. `between`: as of RandomWeights.
   InflatedWeights(std::shared_ptr<const TensorSource> small, const ModelConfig& small_config, const ModelConfig& shape,
                   const std::string& small_name, const std::string& shape_name, bool wide = false,
                   std::function<void()> between = {});
@@ -49,22 +57,12 @@ class InflatedWeights : public TensorSource {
   std::string where() const override { return small_tensors_->where() + " (inflated)"; }
 
  private:
-  // For every row or column of the large matrix, that of the small one, or -1.
-  using Indices = std::vector<std::int32_t>;
-
-  Tensor part_of_a_layer(const std::string& name, const Shape& expected, const std::string& part) const;
   Tensor embedding(const std::string& name, const Shape& expected, const std::string& small_name, float constant) const;
-  Tensor gains(const std::string& name, bool last) const;
-  Tensor random(const std::string& name, const Shape& shape) const;
-  void scatter(const std::string& name, const Indices& rows, const Indices& columns, float factor, Tensor to) const;
-  Tensor small_matrix(const std::string& name, const Indices& rows, const Indices& columns) const;
 
   std::shared_ptr<const TensorSource> small_tensors_;
   ModelConfig small_, large_;
-  RandomWeights random_;
-  DType type_ = DType::f32;
   float constant_ = 0;  // c; 0 where both vocabularies have one size
-  Indices width_, ffn_, queries_, keys_, values_, outputs_, tokens_;
+  std::unique_ptr<LayerInflation> layers_;
 };
 
 }  // namespace foretoken

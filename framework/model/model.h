@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/model/config.h"
 #include "framework/model/forward_memory.h"
 #include "kernels/backend.h"
 #include "kernels/serial.h"
@@ -48,7 +49,8 @@ struct KvShape {
 };
 
 // Points of a model's residual stream: 0 is the embedding of a row's token, k what k layers made of it, and the number
-// of layers what the last norm reads. kNormed: what the head multiplies, behind that norm.
+// of layers what the last norm reads. kNormed: what the head multiplies, behind that norm, without the constants of an
+// inflated model (SmallModel).
 using Tap = int;
 constexpr Tap kNormed = -1;
 
@@ -61,11 +63,12 @@ struct ModelInfo {
   int width = 0;      // of the residual stream; 0: not known, and none of its states can be kept
   int skip = 0;       // rows are of a sequence's tokens without so many at its beginning (KvCache)
   KvShape kv;
-  std::uint64_t vocabulary = 0;    // Tokenizer::fingerprint: equal where token ids mean the same
-  std::vector<Token> stop_tokens;  // end of sequence, from the checkpoint
-  std::int64_t weight_bytes = 0;   // of the matrices that one forward reads, in the backend's format
-  std::int64_t table_bytes = 0;    // of an embedding besides, where it is not the head's memory
-  Token mask = -1;                 // stands for a token that is not known, in a parallel drafter's rows; -1: none
+  std::uint64_t vocabulary = 0;          // Tokenizer::fingerprint: equal where token ids mean the same
+  std::vector<Token> stop_tokens;        // end of sequence, from the checkpoint
+  std::int64_t weight_bytes = 0;         // of the matrices that one forward reads, in the backend's format
+  std::int64_t table_bytes = 0;          // of an embedding besides, where it is not the head's memory
+  Token mask = -1;                       // stands for a token that is not known, in a parallel drafter's rows; -1: none
+  std::optional<SmallModel> small = {};  // of an inflated model
   std::int64_t memory() const { return weight_bytes + table_bytes; }
 };
 

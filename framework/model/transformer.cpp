@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "framework/model/convert.h"
 #include "framework/model/model_tensors.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
@@ -20,6 +21,14 @@ DType cache_type(const std::string& name, const Backend& backend) {
   unknown_name("kv_dtype", name, cache_types());
 }
 
+// The gains of the last norm, but 0 for the constant features of an inflated model.
+Tensor without_constants(Backend& backend, const TensorSource& tensors, const ModelConfig& c) {
+  const Tensor stored = converted(tensors.tensor("model.norm.weight", {c.width}), DType::f32);
+  const Tensor gains = Tensor::host_copy<float>(stored.values<float>(), DType::f32);
+  std::ranges::fill(gains.values<float>().last(std::size_t(c.small->constants)), 0.0f);
+  return backend.upload(gains);
+}
+
 }  // namespace
 
 const std::vector<std::string>& cache_types() {
@@ -32,7 +41,7 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
   const KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend), c.window};
   kv.expect_heads(name);
   ModelInfo info{std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
-  info.mask = c.mask.value_or(-1);
+  info.mask = c.mask.value_or(-1), info.small = c.small;
   return info;
 }
 
@@ -42,7 +51,8 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   expect_no_other_tensors(c, tensors);
   const WeightLoader load(backend, tensors_of(c), tensors, options.dtype, options.head_dtype);
   std::tie(ends_.embedding, ends_.head) = load.ends("model.embed_tokens", c.tied_head ? "" : "lm_head");
-  ends_.norm = load.vector("model.norm.weight"), ends_.epsilon = float(c.norm_epsilon);
+  ends_.norm = state_norm_ = load.vector("model.norm.weight"), ends_.epsilon = float(c.norm_epsilon);
+  if (c.small && c.small->constants > 0) state_norm_ = without_constants(backend, tensors, c);
   for (int l = 0; l < c.layers; ++l) layers_.emplace_back(load, c, layer_prefix(l));
   all_.resize(layers_.size());
   const auto frequencies = c.rope_frequencies();
@@ -97,7 +107,7 @@ Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLaye
     if (run[l].feed_forward) layers_[l].feed_forward(b, x);
   }
   keep(Tap(layers_.size()), x);
-  if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, ends_.norm, epsilon));
+  if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, state_norm_, epsilon));
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);
   if (!rows.logits) return {b.linear(b.rms_norm(x, ends_.norm, epsilon), ends_.head)};

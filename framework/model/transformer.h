@@ -55,6 +55,7 @@ class Transformer : public Model {
   ModelConfig config_;
   ModelInfo info_;
   Ends ends_;           // the embedding is the head where they are tied and quantized
+  Tensor state_norm_;   // f32 [width]: of the tap kNormed
   Tensor frequencies_;  // f32 [head_size / 2]
   std::vector<DecoderLayer> layers_;
   std::vector<Sublayers> all_;  // of every layer

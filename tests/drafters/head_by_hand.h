@@ -16,11 +16,16 @@
 
 namespace foretoken::test {
 
+using MakeTarget = std::function<std::shared_ptr<Model>(Backend&)>;
+inline std::shared_ptr<Model> tiny_target(Backend& backend) { return tiny_model(backend, "llama2"); }
+inline nlohmann::json directory_of_golden(const std::string& name) { return (kHeads / name).string(); }
+
 struct HeadByHand {
-  explicit HeadByHand(std::unique_ptr<Backend> made) : backend(std::move(made)) {}
+  explicit HeadByHand(std::unique_ptr<Backend> made, const MakeTarget& target = tiny_target)
+      : backend(std::move(made)), models{target(*backend), {}} {}
 
   void open(const std::string& name) {
-    const std::string path = (kHeads / name).string();
+    const nlohmann::json path = as_named(name);
     const ModelInfo& target = models.target->info();
     const Ends& ends = host.ends();
     taps = {kNormed};
@@ -31,9 +36,9 @@ struct HeadByHand {
       const HydraFiles files = open_hydra(path, target, ends.epsilon);
       model = std::make_unique<HydraRound>(host, std::make_shared<HydraHead>(*backend, files, ends, target, "f32"));
     } else if (name.starts_with("mtp")) {
-      cached(std::make_shared<MtpHead>(*backend, open_mtp(path, target), ends, target, "f32"));
+      cached(std::make_shared<MtpHead>(*backend, open_mtp(path, target, true), ends, target, "f32"));
     } else {
-      const EagleFiles files = open_eagle(path, name == "eagle1" ? 1 : 3, target);
+      const EagleFiles files = open_eagle(path, name == "eagle1" ? 1 : 3, target, true);
       taps = files.form.taps;
       cached(std::make_shared<EagleHead>(*backend, files, ends, target, "f32"));
     }
@@ -63,7 +68,8 @@ struct HeadByHand {
   }
 
   std::unique_ptr<Backend> backend;
-  Models models{tiny_model(*backend, "llama2"), {}};
+  std::function<nlohmann::json(const std::string& name)> as_named = directory_of_golden;  // the option of a head
+  Models models;
   Registries registries = all_registries();
   PagePool pool{*backend, 1 << 16, 64};
   Host host{*backend, pool, models.target->info(), {}, false, {models.target, nullptr, &registries}};

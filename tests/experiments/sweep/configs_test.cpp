@@ -64,8 +64,8 @@ TEST(Configs, EveryOneIsUnderstood) {
     }
   }
   for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
-                           "formats.json", "formats_inflated.json", "load.json", "steps.json", "steps_formats.json",
-                           "steps_caches.json", "steps_trees.json", "soak.json"})
+                           "heads_inflated.json", "formats.json", "formats_inflated.json", "load.json", "steps.json",
+                           "steps_formats.json", "steps_caches.json", "steps_trees.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

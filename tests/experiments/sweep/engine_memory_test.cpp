@@ -125,6 +125,16 @@ TEST(EngineMemory, IsThatOfModelsPoolAndSteps) {
   // The logits of 2 x 4 rows of a vocabulary of 4096 at least, and less than the weights.
   EXPECT_GT(fast["scratch"], 2 * 4 * 4096 * 4);
   EXPECT_LT(fast["scratch"], fast["target_weights"]);
+  EXPECT_EQ(fast["states_per_token"], 0);
+}
+
+// Three states of 384 numbers in bf16, beside no other drafter.
+TEST(EngineMemory, SaysWhatHiddenStatesTake) {
+  Workbench bench;
+  const json eagle{{"drafter", {{"name", "eagle3"}, {"head", "experiments/models/heads/eagle3"}, {"model", nullptr}}}};
+  const json both = measured(eagle, bench);
+  EXPECT_EQ(both[0]["states_per_token"], 3 * 384 * 2);
+  EXPECT_EQ(both[1]["states_per_token"], 0);
 }
 
 // The logits of an earlier run are not lost from the figure because their memory is kept. They are counted by their

@@ -53,7 +53,9 @@ TEST_P(Inflation, IntoSmallerGroups) {
   expect_same_logits(pair, kTokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Inflation, testing::Values("llama2", "llama3", "linear", "sharded", "bf16", "f16"),
+INSTANTIATE_TEST_SUITE_P(Models, Inflation,
+                         testing::Values("llama2", "llama3", "linear", "sharded", "bf16", "f16", "qwen2", "qwen3",
+                                         "biased"),
                          [](const auto& info) { return info.param; });
 
 TEST(InflatedWeights, KeepTheTypeOfTheSmallModel) {
@@ -130,15 +132,16 @@ TEST(InflatedWeights, RefuseAShapeThatIsTooSmall) {
   EXPECT_EQ(refusal([](ModelConfig&) {}), "");
 }
 
-TEST(InflatedWeights, RefuseBiasesAndHeadNormsOfOneOrBothModels) {
+TEST(InflatedWeights, RefuseBiasesAndHeadNormsOfOneModelAlone) {
   const std::string norms = "the shape has norms of its heads (q_norm, k_norm)", biases = "the shape has biases";
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.head_norms = true; }), "tiny cannot be inflated to large: ", norms,
-                   "without them"));
+                   "of one family"));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.qkv_bias = true; }), biases));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.out_bias = true; }), biases));
   EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.mlp_bias = true; }), biases));
-  EXPECT_TRUE(says(refusal([](ModelConfig&) {}, "qwen3"), "the small model has norms of its heads"));
-  EXPECT_TRUE(says(refusal([](ModelConfig&) {}, "biased"), "the small model has biases"));
+  EXPECT_TRUE(
+      says(refusal([](ModelConfig& m) { m.head_norms = false; }, "qwen3"), "the small model has norms of its heads"));
+  EXPECT_TRUE(says(refusal([](ModelConfig& m) { m.mlp_bias = false; }, "biased"), "the small model has biases"));
 }
 
 TEST(InflatedWeights, RefuseUnknownTensors) {

@@ -54,7 +54,8 @@ class Optimiser:
         self.model, self.steps, self.warmup, self.flat = model, steps, min(warmup, max(1, steps // 10)), flat
         self.muon = Muon(inside, muon_lr, decay=decay)
         fused = named[0][1].is_cuda
-        self.adam = torch.optim.AdamW([{"params": outside}], lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=fused)
+        self.adam = torch.optim.AdamW([{"params": outside}], lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0,
+                                      fused=fused)
         self.adam_lr, self.count, self.progress = adam_lr, 0, None
 
     def scale(self):

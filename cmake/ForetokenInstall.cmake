@@ -23,11 +23,14 @@ file(GLOB kernel_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/*.h")
 set(headers "${CMAKE_INSTALL_INCLUDEDIR}/foretoken")
 install(FILES ${kernel_headers} DESTINATION "${headers}/kernels")
 install(DIRECTORY framework DESTINATION "${headers}" FILES_MATCHING PATTERN "*.h" PATTERN include EXCLUDE)
-install(DIRECTORY framework/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY drafters DESTINATION "${headers}" FILES_MATCHING PATTERN "*.h" PATTERN include EXCLUDE
+  PATTERN "template*" EXCLUDE)
+install(DIRECTORY framework/include/ drafters/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_BINARY_DIR}/abi/foretoken_abi.h" DESTINATION "${headers}")
 
 install(TARGETS foretoken RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(DIRECTORY drafters/template drafters/template_tree drafters/template_model drafters/template_policy
+install(DIRECTORY drafters/template drafters/template_tree drafters/template_model drafters/template_head
+  drafters/template_policy
   DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/drafters")
 install(DIRECTORY verifiers/template DESTINATION "${CMAKE_INSTALL_DATADIR}/foretoken/verifiers")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

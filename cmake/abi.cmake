@@ -1,7 +1,8 @@
 # Writes foretoken_abi.h: what a plugin and the program that loads it must agree on. Run at every build, touches the
 # file only when something changed. The headers that are installed count, without their comments.
 
-file(GLOB_RECURSE headers RELATIVE "${SOURCE}" "${SOURCE}/kernels/*.h" "${SOURCE}/framework/*.h")
+file(GLOB_RECURSE headers RELATIVE "${SOURCE}" "${SOURCE}/kernels/*.h" "${SOURCE}/framework/*.h"
+     "${SOURCE}/drafters/*.h")
 list(FILTER headers EXCLUDE REGEX "^kernels/.*/")
 list(SORT headers)
 set(all "")

@@ -24,7 +24,8 @@ BASE = {"target": {"model": "experiments/models/target"},
 
 
 TEMPLATES = {"bigram": "drafters/template", "branches": "drafters/template_tree",
-             "small_model": "drafters/template_model", "running_rate": "drafters/template_policy", "lenient": "verifiers/template"}
+             "small_model": "drafters/template_model", "linear_head": "drafters/template_head",
+             "running_rate": "drafters/template_policy", "lenient": "verifiers/template"}
 OWN = {"faults": "tests/plugins/faults.cpp", "remembering": "tests/plugins/remembering.cpp", "repeat": "README.md"}
 nightly = unittest.skipUnless(os.environ.get("FORETOKEN_EVERY_SCENARIO"), "builds a plugin of its own: tests/nightly")
 
@@ -118,12 +119,13 @@ class Plugins(unittest.TestCase):
         for file, most in (("drafters/template/bigram.cpp", 60), ("verifiers/template/lenient.cpp", 90),
                            ("drafters/template_policy/running_rate.cpp", 85),
                            ("drafters/template_tree/branches.cpp", 75),
-                           ("drafters/template_model/small_model.cpp", 80)):
+                           ("drafters/template_model/small_model.cpp", 80),
+                           ("drafters/template_head/linear_head.cpp", 105)):
             self.assertLess(len((SOURCE / file).read_text().splitlines()), most, file)
 
     def test_the_pages_show_the_templates(self):
         for file in ("drafters/template_tree/branches.cpp", "drafters/template_policy/running_rate.cpp",
-                     "verifiers/template/lenient.cpp"):
+                     "drafters/template_head/linear_head.cpp", "verifiers/template/lenient.cpp"):
             page = Path(file).parts[0] + "/README.md"
             self.assertIn(f"```cpp\n{(SOURCE / file).read_text()}```\n", (SOURCE / page).read_text(),
                           f"{page} should show {file} as it is")
@@ -132,7 +134,7 @@ class Plugins(unittest.TestCase):
     def test_the_sweeps_of_the_templates_run(self):
         small = ("/workload/limit=2", "/workload/max_new_tokens=6", "/measure/repeats=1", "/measure/warmup=false",
                  "/engine/device=cpu", "/engine/threads=1")
-        for name, runs in (("bigram", 4), ("branches", 3), ("small_model", 4), ("running_rate", 6), ("lenient", 6)):
+        for name, runs in (("bigram", 4), ("branches", 3), ("small_model", 4), ("linear_head", 6), ("running_rate", 6), ("lenient", 6)):
             with self.subTest(name):
                 getattr(self, name)
                 folder = self.here / f"my {name}"
@@ -147,7 +149,28 @@ class Plugins(unittest.TestCase):
         for file in (*SOURCE.glob("drafters/template*/*.cpp"), *SOURCE.glob("verifiers/template*/*.cpp"),
                      SOURCE / "tests/plugins/faults.cpp", SOURCE / "tests/plugins/remembering.cpp"):
             ours = re.findall(r'#include (".*"|<foretoken/.*>)', file.read_text())
-            self.assertEqual(ours, ["<foretoken/plugin.h>"], file)
+            self.assertIn(ours, (["<foretoken/plugin.h>"], ["<foretoken/heads.h>"]), file)
+
+    def test_the_walk_from_a_linear_layer_to_a_measured_head(self):
+        self.linear_head  # noqa: B018  built
+        small = ("/workload/limit=24", "/workload/max_new_tokens=40", "/measure/repeats=1", "/measure/warmup=false",
+                 "/engine/device=cpu", "/engine/batch=4")
+        checked(self.program, "run", "sweep.json", "--quiet", "--json",
+                *(word for setting in small for word in ("--set", setting)), cwd=self.here / "my linear_head")
+        results = self.here / "my linear_head" / "results" / "sweep.jsonl"
+        lines = [json.loads(line) for line in results.read_text().splitlines()]
+        self.assertEqual({line["agreement"]["differing_texts"] for line in lines}, {0})
+        card = (SOURCE / "experiments/models/heads/linear/README.md").read_text()
+        for line in lines:
+            if line["run"]["drafter"]["name"] != "linear_head":
+                continue
+            temperature = int(line["run"]["sampling"]["temperature"])
+            expected = float(re.search(rf"^\| T={temperature} \| ([.\d]+) ", card, re.MULTILINE)[1])
+            requests = line["repeats"][0]["speculative"]["requests"]
+            tested, accepted = (sum(r[at][0] for r in requests if r[at]) for at in ("tested_at", "accepted_at"))
+            self.assertGreater(tested, 100)
+            # Rounds begin where the one before ended, which is where tokens are harder, and prompts differ.
+            self.assertGreater(accepted / tested, 0.75 * expected, temperature)
 
     @nightly
     def test_list_says_where_an_entry_comes_from(self):

@@ -88,6 +88,8 @@ void add_files(const std::string& what, const nlohmann::json& config, const Entr
   for (ModelChoice& choice : models_of(config, options)) files.models.push_back(std::move(choice));
   for (const Option& o : options) {
     const nlohmann::json value = config.value(o.name, nlohmann::json());
+    if (o.type == "head" && !value.is_null())
+      files.heads.push_back(value.dump() + " " + config.value("dtype", nlohmann::json()).dump());
     if ((o.type == "path" || o.type == "head") && value.is_string()) files.paths.push_back(value);
     if (is_component(o) && value.is_object()) add_files(o.type, value, all, files);
   }

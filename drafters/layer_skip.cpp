@@ -1,9 +1,11 @@
 // The target drafts for itself without some of its sublayers, on its own cache (Zhang et al. 2024, Draft & Verify,
 // arXiv 2309.08168; Xia et al. 2024, SWIFT, 2410.06916). Nothing is trained or loaded, and no other cache is filled.
 #include <algorithm>
+#include <limits>
 
 #include "drafters/drafters.h"
 #include "drafters/target_part.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -12,10 +14,11 @@ namespace {
 std::vector<int> layers(const nlohmann::json& o, const char* option) {
   std::vector<int> all;
   for (const nlohmann::json& l : o.at(option)) {
-    if (!l.is_number_integer())
+    const std::optional<int> number = integer_in(l, -std::numeric_limits<int>::max(), std::numeric_limits<int>::max());
+    if (!number)
       throw Error("option '" + std::string(option) +
                   "' of the drafter 'layer_skip' is a list of numbers of layers, but " + l.dump() + " is none");
-    all.push_back(l.get<int>());
+    all.push_back(*number);
   }
   std::ranges::sort(all);
   const auto again = std::ranges::unique(all);

@@ -60,10 +60,11 @@ Path path_of(const nlohmann::json& list, const nlohmann::json& entry) {
   if (entry.empty()) refuse(list, "lists [], the root, which every tree has; leave it out");
   expect_size(list, 1, entry.size());
   for (const nlohmann::json& rank : entry) {
-    if (!rank.is_number_integer() || rank.get<double>() < 0 || rank.get<double>() >= kMaxNodes)
+    const std::optional<int> number = integer_in(rank, 0, kMaxNodes - 1);
+    if (!number)
       refuse(list, "lists the node " + shown(entry) + ", whose ranks are not all integers from 0 to " +
                        std::to_string(kMaxNodes - 1) + "; " + kForms);
-    path.push_back(rank.get<int>());
+    path.push_back(*number);
   }
   return path;
 }

@@ -63,6 +63,16 @@ BlockHead::BlockHead(Backend& backend, const BlockFiles& files, const Ends& ends
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
 }
 
+// Rows with states read what makes keys and values of them; those of a block read all but fc and the correction, which
+// is no part of a forward.
+std::int64_t BlockHead::read_bytes(bool inputs) const {
+  std::int64_t kept = fc_.bytes();
+  for (const DecoderLayer& l : layers_) kept += l.kept_bytes();
+  if (inputs) return kept;
+  const std::int64_t correction = form_.markov_rank > 0 ? of_before_.bytes() + to_logits_.bytes() : 0;
+  return StateHead::read_bytes(inputs) - fc_.bytes() - correction;
+}
+
 Tensor BlockHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv) const {
   if (rows.inputs) {
     if (rows.wanted)

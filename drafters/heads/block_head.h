@@ -20,6 +20,7 @@ class BlockHead : public StateHead {
             const std::string& dtype);
   bool features() const override { return false; }
   bool reads_states() const override { return true; }
+  std::int64_t read_bytes(bool inputs) const override;
   const BlockForm& form() const { return form_; }
   // logits f32 [rows, vocab] += the correction by the tokens before theirs, i32 [rows] (-1: absent, none). Of a head
   // that has one.

@@ -47,11 +47,12 @@ std::vector<Tap> default_taps(int layers, const std::string& where) {
 
 std::vector<Tap> taps_in(const json& ids, Numbering numbering, int layers, const Fields& config, const char* key) {
   std::vector<Tap> taps;
+  const int before = numbering == Numbering::outputs ? 1 : 0;
   for (const json& id : ids) {
-    const int tap = id.is_number_integer() ? id.get<int>() + (numbering == Numbering::outputs) : -1;
-    if (tap < 0 || tap > layers)
+    const std::optional<int> number = integer_in(id, -before, layers - before);
+    if (!number)
       config.refuse(key, "the target has " + std::to_string(layers) + " layers; the head belongs to another target");
-    taps.push_back(tap);
+    taps.push_back(*number + before);
   }
   return taps;
 }

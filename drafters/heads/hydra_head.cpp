@@ -24,10 +24,18 @@ HydraHead::HydraHead(Backend& backend, const HydraFiles& files, const Ends& ends
     info_.kv = KvShape(1, c.kv_heads, c.head_size, target.kv.layers.front().dtype);
     info_.kv.expect_heads(info_.name);
     layers_.emplace_back(load, c, "layers.0.");
+    layer_bytes_ = layers_.front().attention_bytes() + layers_.front().feed_forward_bytes();
     norm_ = load.vector("norm.weight"), epsilon_ = float(c.norm_epsilon);
     frequencies_ = backend.upload(Tensor::host_copy<float>(c.rope_frequencies(), DType::f32));
   }
   info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+}
+
+std::int64_t HydraHead::read_bytes_of(int k) const {
+  const Head& head = heads_[std::size_t(k)];
+  std::int64_t bytes = head.first.bytes() + head.words.bytes();
+  for (const Weight& w : head.further) bytes += w.bytes();
+  return bytes;
 }
 
 Output HydraHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
@@ -65,14 +73,17 @@ void HydraHead::logits_of(Backend& b, const Head& head, const Tensor& states, co
 }
 
 HydraRound::HydraRound(Host& host, std::shared_ptr<HydraHead> head)
-    : StateRound(host, head->memory(host.backend()), head->heads()), backend_(host.backend()), head_(std::move(head)) {
+    : StateRound(host, host.books(head->memory(host.backend()), {head->serial(), head->info().memory()}), head->heads(),
+                 1),
+      backend_(host.backend()),
+      head_(std::move(head)) {
   if (head_->prefix()) prefix_.emplace(host, head_, std::vector<Tap>{kNormed});
 }
 
 LevelModel::First HydraRound::begin(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
                                     const std::function<int(const DraftRequest&)>& fed) {
   if (!prefix_) return StateRound::begin(requests, trees, fed);
-  level_ = 0, state_of_.clear();
+  level_ = 0, states_ = {}, state_of_.clear();
   return prefix_->begin(requests, trees, [](const DraftRequest&) { return 1; });  // other nodes have no rows in a cache
 }
 
@@ -88,7 +99,7 @@ Output HydraRound::run(std::span<const Segment> segments) {
   const auto body = [&](const Tensor& states, const Tensor& tokens, const Tensor& to) {
     head_->logits(backend_, level, states, tokens, to);
   };
-  return {forward_.run(all, target_.vocab, {std::int64_t(head_->serial()), level}, body)};
+  return {forward_.run(all, target_.vocab, {std::int64_t(head_->serial()), level}, head_->read_bytes_of(level), body)};
 }
 
 Output HydraRound::run_prefix(std::span<const Segment> segments) {

@@ -24,9 +24,11 @@ class HydraHead : public Model {
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }
   bool features() const override { return true; }
+  std::int64_t read_bytes(bool) const override { return layer_bytes_ + read_bytes_of(0); }
 
   int heads() const { return int(heads_.size()); }
   bool prefix() const { return !layers_.empty(); }
+  std::int64_t read_bytes_of(int k) const;  // of head k
   // states f32 [rows, width], tokens i32 [rows * (k + 1)] -> the logits of head k, f32 [rows, vocab].
   void logits(Backend& backend, int k, const Tensor& states, const Tensor& tokens, const Tensor& to) const;
 
@@ -42,6 +44,7 @@ class HydraHead : public Model {
   const Ends& ends_;
   std::vector<Head> heads_;
   float epsilon_ = 0;
+  std::int64_t layer_bytes_ = 0;
   std::vector<DecoderLayer> layers_;  // of Hydra++: one
   Tensor norm_, frequencies_;         // f32 [width], [head_size / 2]
 };

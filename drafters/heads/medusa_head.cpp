@@ -67,6 +67,16 @@ MedusaHeads::MedusaHeads(Backend& backend, const MedusaFiles& files, const Ends&
     if (files.own_heads) own_.push_back(load.one(place(k, files.layers)));
   }
   first_ = load.products(first);
+  bytes_ = load.bytes();
+}
+
+std::int64_t MedusaHeads::read_bytes(int count) const {
+  std::int64_t bytes = first_.bytes();
+  for (int k = 0; k < count; ++k) {
+    for (const Weight& w : further_[std::size_t(k)]) bytes += w.bytes();
+    bytes += (own_.empty() ? ends_.head : own_[std::size_t(k)]).bytes();
+  }
+  return bytes;
 }
 
 void MedusaHeads::logits(Backend& b, const Tensor& x, int count, const Tensor& to) const {
@@ -84,17 +94,25 @@ void MedusaHeads::logits(Backend& b, const Tensor& x, int count, const Tensor& t
 }
 
 MedusaRound::MedusaRound(Host& host, std::shared_ptr<MedusaHeads> heads)
-    : StateRound(host, heads->memory(host.backend()), heads->count()),
+    : StateRound(host, host.books(heads->memory(host.backend()), {heads->serial(), heads->bytes()}), heads->count(),
+                 heads->count()),
       backend_(host.backend()),
       heads_(std::move(heads)),
       staging_(backend_) {}
+
+LevelModel::First MedusaRound::begin(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
+                                     const std::function<int(const DraftRequest&)>& fed) {
+  levels_of_ = {};  // its memory serves this round too
+  return StateRound::begin(requests, trees, fed);
+}
 
 Output MedusaRound::run_levels(std::span<const Segment> segments, int levels) {
   PathRows all = rows(segments.front(), 0);
   for (const Segment& s : segments) add_state(s, all);
   const auto body = [&](const Tensor& x, const Tensor&, const Tensor& to) { heads_->logits(backend_, x, levels, to); };
   const std::int64_t vocab = target_.vocab;
-  const Tensor out = forward_.run(all, levels * vocab, {std::int64_t(heads_->serial()), levels}, body);
+  const Tensor out =
+      forward_.run(all, levels * vocab, {std::int64_t(heads_->serial()), levels}, heads_->read_bytes(levels), body);
   return {out.reshaped({out.dim(0) * levels, vocab})};
 }
 

@@ -39,12 +39,15 @@ class MedusaHeads {
   void logits(Backend& backend, const Tensor& x, int count, const Tensor& to) const;
   std::shared_ptr<ForwardMemory> memory(Backend& backend) { return memories_.lend(backend); }
   std::uint64_t serial() const { return serial_.number(); }
+  std::int64_t bytes() const { return bytes_; }  // of its weights
+  std::int64_t read_bytes(int count) const;      // that logits() reads, the target's head among them
 
  private:
   Products first_;                            // [heads * width, width]
   std::vector<std::vector<Weight>> further_;  // [width, width] of each head's other layers
   const Ends& ends_;
   std::vector<Weight> own_;  // [vocab, width] of each head; none: the target's
+  std::int64_t bytes_ = 0;
   Serial serial_;
   ForwardMemories memories_;
 };
@@ -52,6 +55,8 @@ class MedusaHeads {
 class MedusaRound : public StateRound {
  public:
   MedusaRound(Host& host, std::shared_ptr<MedusaHeads> heads);
+  First begin(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
+              const std::function<int(const DraftRequest&)>& fed) override;
   bool marginals() const override { return true; }
   Output run_levels(std::span<const Segment> segments, int levels) override;
   // All nodes of a level have the same row, each a copy of its own, since it is adjusted for the path to the node.

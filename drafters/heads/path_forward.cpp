@@ -20,10 +20,12 @@ void PathRows::add_path(const DraftTree& tree, int node) {
   std::reverse(drawn.begin() + std::ptrdiff_t(begin), drawn.end());
 }
 
-Tensor PathForward::run(const PathRows& rows, std::int64_t width, std::vector<std::int64_t> key, const Body& body) {
+Tensor PathForward::run(const PathRows& rows, std::int64_t width, std::vector<std::int64_t> key,
+                        std::int64_t weight_bytes, const Body& body) {
+  const Mark begin = backend_.mark();
   const int count = rows.rows(), padded = backend_.padded(count);
   const Shape pieces{std::int64_t(padded) * rows.form.pieces}, tokens{std::int64_t(padded) * rows.path};
-  Staging& staging = memory_->staging;
+  Staging& staging = books_->memory().staging;
   staging.begin(8 * pieces.elements() + 12 * tokens.elements() + 3 * Staging::kAlignment);
   const auto features = staging.array(pieces, DType::u64), at = staging.array(tokens, DType::u64),
              known = staging.array(tokens, DType::i32);
@@ -31,7 +33,7 @@ Tensor PathForward::run(const PathRows& rows, std::int64_t width, std::vector<st
   fill_padded<const Token*>(at.host, rows.drawn, nullptr);
   fill_padded(known.host, rows.known, Token(-1));
   staging.push();
-  const Tensor all = free_output(backend_, memory_->logits, padded, width), logits = all.rows(0, count);
+  const Tensor all = free_output(backend_, books_->memory().logits, padded, width, most_), logits = all.rows(0, count);
   const auto whole = [&] {
     const Tensor x = backend_.allocate({pieces.elements(), rows.form.width}, DType::f32);
     backend_.recall(features.device, x, rows.form.dtype);
@@ -39,14 +41,14 @@ Tensor PathForward::run(const PathRows& rows, std::int64_t width, std::vector<st
     if (ids) backend_.pick(known.device, at.device, ids, vocab_);
     body(x.reshaped({padded, rows.form.pieces * rows.form.width}), ids, all);
   };
-  if (padded > kMostRecordedRows) {
-    whole();
-    return logits;
-  }
   for (const void* p : {staging.device_address(), static_cast<const void*>(all.raw())})
     key.push_back(std::int64_t(reinterpret_cast<std::uintptr_t>(p)));
   key.insert(key.end(), {padded, width, rows.form.pieces, rows.form.width, int(rows.form.dtype), rows.path});
-  backend_.replay(key, whole, logits);
+  if (padded > kMostRecordedRows)
+    whole();
+  else
+    backend_.replay(key, whole, logits);
+  books_->add(begin, count, count, weight_bytes);
   return logits;
 }
 

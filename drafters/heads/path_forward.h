@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/decode/draft_tree.h"
-#include "framework/model/forward_memory.h"
+#include "framework/model/forward_books.h"
 #include "framework/model/model.h"
 
 namespace foretoken {
@@ -27,20 +27,23 @@ struct PathRows {
 
 class PathForward {
  public:
-  // `vocab`: of the tokens.
-  PathForward(Backend& backend, std::shared_ptr<ForwardMemory> memory, int vocab)
-      : backend_(backend), memory_(std::move(memory)), vocab_(vocab) {}
+  // `books`: of the forwards (Host::books). `vocab`: of the tokens. `most`: numbers in a row of logits at most.
+  PathForward(Backend& backend, std::shared_ptr<ForwardBooks> books, int vocab, std::int64_t most)
+      : backend_(backend), books_(std::move(books)), vocab_(vocab), most_(most) {}
 
   // features f32 [rows, pieces * width], tokens i32 [rows * path] -> logits f32 [rows, any width], with rows of
   // padding. A body of Backend::replay.
   using Body = std::function<void(const Tensor& features, const Tensor& tokens, const Tensor& logits)>;
-  // f32 [rows, width]: memory that is not reused while a Tensor refers to it. `key` identifies the body.
-  Tensor run(const PathRows& rows, std::int64_t width, std::vector<std::int64_t> key, const Body& body);
+  // f32 [rows, width]: memory that is not reused while a Tensor refers to it. `key` identifies the body, which reads
+  // so many bytes of weights.
+  Tensor run(const PathRows& rows, std::int64_t width, std::vector<std::int64_t> key, std::int64_t weight_bytes,
+             const Body& body);
 
  private:
   Backend& backend_;
-  std::shared_ptr<ForwardMemory> memory_;
+  std::shared_ptr<ForwardBooks> books_;
   int vocab_;
+  std::int64_t most_;
 };
 
 }  // namespace foretoken

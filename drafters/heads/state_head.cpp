@@ -29,6 +29,10 @@ void StateHead::expect_states(const Rows& rows) const {
   if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
 }
 
+std::int64_t StateHead::read_bytes(bool) const {
+  return info_.weight_bytes - (own_embedding_ ? embedding_.bytes() : 0) + (own_head_ ? 0 : ends_.head.bytes());
+}
+
 Output StateHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
   if (!rows.taps.empty()) expect_tokens_alone(rows, info_.name);
   Tensor x = stream(b, rows, kv);

@@ -17,6 +17,8 @@ class StateHead : public Model {
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) final;
   bool replays() const override { return true; }
   bool features() const override { return true; }
+  // The target's head among them.
+  std::int64_t read_bytes(bool inputs) const override;
 
  protected:
   // `layer`: of its decoder layers. `ends`: of the target, which must outlive the head; `target`: whose vocabulary and

@@ -12,12 +12,13 @@ namespace foretoken {
 
 class StateRound : public LevelModel {
  public:
-  // `levels`: so many levels of a tree have a head.
-  StateRound(Host& host, std::shared_ptr<ForwardMemory> memory, int levels)
+  // `books`: of the forwards. `levels`: so many levels of a tree have a head; a forward gives the logits of `at_once`
+  // of them at most.
+  StateRound(Host& host, std::shared_ptr<ForwardBooks> books, int levels, int at_once)
       : target_(host.target()),
         levels_(levels),
         distributions_(host.backend()),
-        forward_(host.backend(), std::move(memory), target_.vocab) {}
+        forward_(host.backend(), std::move(books), target_.vocab, std::int64_t(at_once) * target_.vocab) {}
 
   Budget budget(const DraftRequest& r) const override;
   // Drafts from the second round on, as RoundModel does with states of the target.

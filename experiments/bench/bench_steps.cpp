@@ -55,6 +55,17 @@ struct Measured {
   double share() const { return roofline_ms / step_ms; }
 };
 
+// What one user of a drafter's model ran in the measured steps, in all.
+struct DraftReads {
+  double forwards = 0;  // that attended to the context: those with logits
+  double weight_bytes = 0, operations = 0;
+};
+
+struct Steps {
+  std::vector<StepReport> reports;
+  std::vector<DraftReads> drafts;  // by Host::books
+};
+
 int step_rows_of(const Scenario& s) {
   const int rows = s.run.at("engine").at("step_rows");
   return rows > 0 ? rows : 512;
@@ -108,20 +119,36 @@ Measured summary(const std::vector<StepReport>& steps) {
   return m;
 }
 
-std::vector<StepReport> prompt_steps(const Scenario& s, Engine& engine) {
+std::vector<ForwardTotals> totals_of(const Host& host) {
+  std::vector<ForwardTotals> all;
+  for (const auto& books : host.books()) all.push_back(books->totals());
+  return all;
+}
+
+void add_reads(const std::vector<ForwardTotals>& before, const Host& host, std::vector<DraftReads>& drafts) {
+  drafts.resize(before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const ForwardTotals &from = before[i], &to = host.books()[i]->totals();
+    drafts[i].forwards += double(to.with_logits - from.with_logits);
+    drafts[i].weight_bytes += to.weight_bytes - from.weight_bytes;
+    drafts[i].operations += to.row_bytes - from.row_bytes;  // two for a weight of bf16
+  }
+}
+
+Steps prompt_steps(const Scenario& s, Engine& engine) {
   constexpr int kWarmUpPrompts = 3;  // one recorded, two replayed
-  std::vector<StepReport> kept;
+  Steps kept;
   for (int i = 0; i < s.steps + kWarmUpPrompts; ++i) {
     for (int k = 0; k < s.batch; ++k) engine.submit(request_of(s, engine.target().info(), i * s.batch + k, 1));
     StepReport r = without_failures(engine.step());
     while (!engine.idle()) (void)without_failures(engine.step());
-    if (i >= kWarmUpPrompts) kept.push_back(std::move(r));
+    if (i >= kWarmUpPrompts) kept.reports.push_back(std::move(r));
   }
   return kept;
 }
 
 // Steps in which every sequence decodes.
-std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
+Steps decode_steps(const Scenario& s, Engine& engine) {
   constexpr int kWarmUpSteps = 6;  // one recorded, others replayed
   const int rows = nodes_of(s);
   // The first sequences decode while the last prompts are still fed, and must not end before the last ones start to
@@ -129,17 +156,20 @@ std::vector<StepReport> decode_steps(const Scenario& s, Engine& engine) {
   const int prompt_steps = 2 + s.batch * s.context / step_rows_of(s);
   for (int k = 0; k < s.batch; ++k)
     engine.submit(request_of(s, engine.target().info(), k, (s.steps + kWarmUpSteps + prompt_steps + 8) * rows));
-  std::vector<StepReport> kept;
-  for (int whole = 0; !engine.idle() && int(kept.size()) < s.steps;) {
+  Steps kept;
+  for (int whole = 0; !engine.idle() && int(kept.reports.size()) < s.steps;) {
+    const std::vector<ForwardTotals> before = totals_of(engine.host());
     StepReport r = without_failures(engine.step());
     const auto judged = [](const SequenceReport& q) { return q.judged; };
     if (int(r.sequences.size()) != s.batch || !std::ranges::all_of(r.sequences, judged) || r.rows > s.batch * rows)
       continue;
-    if (++whole > kWarmUpSteps) kept.push_back(std::move(r));
+    if (++whole <= kWarmUpSteps) continue;
+    kept.reports.push_back(std::move(r)), add_reads(before, engine.host(), kept.drafts);
   }
-  if (int(kept.size()) < s.steps)
-    throw Error("scenario '" + s.name + "': only " + std::to_string(kept.size()) + " of " + std::to_string(s.steps) +
-                " steps had all " + std::to_string(s.batch) + " sequences decoding; give the engine more memory");
+  if (int(kept.reports.size()) < s.steps)
+    throw Error("scenario '" + s.name + "': only " + std::to_string(kept.reports.size()) + " of " +
+                std::to_string(s.steps) + " steps had all " + std::to_string(s.batch) +
+                " sequences decoding; give the engine more memory");
   return kept;
 }
 
@@ -154,21 +184,22 @@ double operations_of(const ModelConfig& m, double rows, double logits) {
 }
 
 // Sets the bytes and operations of a step, and the least milliseconds that they take.
-void add_roofline(const Scenario& s, Engine& engine, const DeviceSpeed& machine, Measured& m) {
-  const auto add = [&](const ModelInfo& model, double forwards, double operations, double slots) {
-    const double bytes = double(model.weight_bytes) + slots * double(model.kv.bytes_per_row());
-    m.bytes += forwards * bytes, m.operations += forwards * operations;
-    m.roofline_ms +=
-        1e3 * forwards * std::max(bytes / machine.bytes_a_second, operations / machine.operations_a_second);
+void add_roofline(const Scenario& s, Engine& engine, const Steps& steps, const DeviceSpeed& machine, Measured& m) {
+  const auto add = [&](double bytes, double operations) {
+    m.bytes += bytes, m.operations += operations;
+    m.roofline_ms += 1e3 * std::max(bytes / machine.bytes_a_second, operations / machine.operations_a_second);
   };
-  const int length = s.run["policy"]["length"];
+  const ModelInfo& model = engine.target().info();
   const double slots = double(s.batch) * s.context,
                rows = s.batch + double(s.guesses > 0 ? std::min(s.guessing, s.batch) : s.batch) * (nodes_of(s) - 1);
   const ModelConfig target = config_of(s);
-  if (s.prompt) return add(engine.target().info(), 1, operations_of(target, slots, s.batch), 0);
-  add(engine.target().info(), 1, operations_of(target, rows, rows), slots);
-  for (const auto& c : engine.host().caches())  // two operations for a weight of bf16
-    add(c->info(), length, double(s.batch) * double(c->info().weight_bytes), slots);
+  if (s.prompt) return add(double(model.weight_bytes), operations_of(target, slots, s.batch));
+  add(double(model.weight_bytes) + slots * double(model.kv.bytes_per_row()), operations_of(target, rows, rows));
+  for (std::size_t i = 0; i < steps.drafts.size(); ++i) {
+    const DraftReads& d = steps.drafts[i];
+    const double cached = slots * double(engine.host().books()[i]->weights().row_bytes);
+    add((d.weight_bytes + d.forwards * cached) / s.steps, d.operations / s.steps);
+  }
 }
 
 // A CPU shares its memory, so its speed is that before and behind the steps.
@@ -177,11 +208,12 @@ Measured measure(const Scenario& s, Workbench& bench, const Registries& registri
   Backend& backend = bench.backend(s.run.at("engine"));
   const bool host = backend.device() == Device{};
   const DeviceSpeed before = host ? backend.measure_speed() : machine;
-  Measured m = summary(s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine));
+  const Steps steps = s.prompt ? prompt_steps(s, *engine) : decode_steps(s, *engine);
+  Measured m = summary(steps.reports);
   const DeviceSpeed after = host ? backend.measure_speed() : machine;
   machine = {(before.bytes_a_second + after.bytes_a_second) / 2,
              (before.operations_a_second + after.operations_a_second) / 2, before.reads};
-  add_roofline(s, *engine, machine, m);
+  add_roofline(s, *engine, steps, machine, m);
   return m;
 }
 

@@ -54,7 +54,7 @@ class Lives {
       drafter_->observe({&outcome, 1});
     }
     forget(s, end);
-    for (const auto& cache : host_.caches()) (void)cache->seconds();  // else it keeps the times of all forwards
+    for (const auto& books : host_.books()) (void)books->seconds();  // else it keeps the times of all forwards
   }
   void forget(Sequence s, Finish end) {
     s.finish = end;

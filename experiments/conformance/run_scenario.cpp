@@ -87,7 +87,7 @@ RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backen
     }
   }
   outcome.prefix_rows = engine.target().cache().prefix_rows_reused();
-  for (const auto& c : engine.host().caches()) outcome.draft_rows += c->rows();
+  for (const auto& c : engine.host().caches()) outcome.draft_rows += c->books()->totals().rows;
   outcome.pages_left = engine.pool().in_use();
   return outcome;
 }

@@ -29,7 +29,7 @@ HiddenStates TargetStates::of(const Sequence& sequence) {
 
 void TargetStates::forget(const Sequence& sequence) {
   model_.forget(sequence);
-  (void)model_.seconds();  // else it keeps the times of all forwards
+  (void)model_.books()->seconds();  // else it keeps the times of all forwards
 }
 
 }  // namespace foretoken::conformance

@@ -6,7 +6,7 @@
 namespace foretoken {
 
 EngineMemory::EngineMemory(Engine& engine)
-    : engine_(engine), before_(engine.host().backend().memory().held), kept_(logits_bytes()) {
+    : engine_(engine), before_(engine.host().backend().memory().held), kept_(output_bytes()) {
   engine.host().backend().restart_peak();
 }
 
@@ -33,15 +33,15 @@ std::int64_t EngineMemory::states_per_token() const {
 std::int64_t EngineMemory::draft_weights() const {
   std::set<std::uint64_t> counted = {engine_.target().model()->serial()};
   std::int64_t bytes = 0;
-  for (const auto& cached : engine_.host().caches())
-    if (counted.insert(cached->model()->serial()).second) bytes += cached->info().memory();
+  for (const auto& books : engine_.host().books())
+    if (counted.insert(books->weights().serial).second) bytes += books->weights().bytes;
   return bytes;
 }
 
 // A model keeps this memory from one engine to the next, so that it may have been there before.
-std::int64_t EngineMemory::logits_bytes() const {
-  std::int64_t bytes = engine_.target().logits_bytes();
-  for (const auto& cached : engine_.host().caches()) bytes += cached->logits_bytes();
+std::int64_t EngineMemory::output_bytes() const {
+  std::int64_t bytes = engine_.target().books()->output_bytes();
+  for (const auto& books : engine_.host().books()) bytes += books->output_bytes();
   return bytes;
 }
 

@@ -192,15 +192,21 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   const json& e = run.at("engine");
   if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
   Backend& device = backend(e);
-  // What the models take comes off first, a drafter's too.
+  // What the models take comes off first, a drafter's and its heads too.
   const ModelInfo target_info = target(run, beside)->info();
   std::string key = e.at("memory_fraction").dump() + "|" + model_key(device, target_of(run), beside);
   for (const ModelChoice& choice : component_models(run, registries)) {
     model(device, choice, beside, &target_info);
     key += "|" + model_key(device, choice, beside);
   }
-  if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked)
-    forget_unused_models();  // else the pool would be the smaller, the more runs went before, or find no room
+  for (const std::string& head : registries.drafters.files(run.at("drafter")).heads) key += "|" + head;
+  std::unique_ptr<Engine> loaded;  // heads, and whatever else a drafter holds: an engine with almost no pages
+  if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked) {
+    EngineOptions options = options_of(run, 1);
+    options.pages = 1;
+    loaded = engine_of(run, Side::speculative, beside, registries, options);
+    forget_unused();  // else the pool would be the smaller, the more runs went before, or find no room
+  }
   const std::int64_t free = device.free_memory();
   if (free == 0)
     throw Error("the device " + device.name() +
@@ -213,13 +219,16 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
 
 std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside,
                                           const Registries& registries) {
+  expect_fit_whole(registries, configs_of(run, side, registries, beside), target_info(run, beside));
+  return engine_of(run, side, beside, registries, options_of(run, pool_mib(run, beside, registries)));
+}
+
+std::unique_ptr<Engine> Workbench::engine_of(const json& run, Side side, const std::filesystem::path& beside,
+                                             const Registries& registries, const EngineOptions& options) {
   Backend& device = backend(run.at("engine"));
-  const ComponentConfigs configs = configs_of(run, side, registries, beside);
-  expect_fit_whole(registries, configs, target_info(run, beside));
-  const std::int64_t memory_mib = pool_mib(run, beside, registries);
   const std::shared_ptr<Model> own = target(run, beside);
   return std::make_unique<Engine>(
-      device, own, registries, configs, options_of(run, memory_mib),
+      device, own, registries, configs_of(run, side, registries, beside), options,
       [this, &device, run, beside, info = own->info()](const ModelChoice& choice) {
         return model(device, beside_target(choice, run), beside, &info);
       },
@@ -227,11 +236,7 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
 }
 
 void Workbench::forget_unused() {
-  forget_unused_models();
   kept_->forget_unused();
-}
-
-void Workbench::forget_unused_models() {
   std::erase_if(models_, [](const auto& entry) { return !entry.second.used; });
   for (auto& [key, loaded] : models_) loaded.used = false;
 }

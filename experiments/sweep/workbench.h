@@ -68,7 +68,8 @@ class Workbench {
   void forget_unused();
 
  private:
-  void forget_unused_models();
+  std::unique_ptr<Engine> engine_of(const nlohmann::json& run, Side side, const std::filesystem::path& beside,
+                                    const Registries& registries, const EngineOptions& options);
   struct Loaded {
     std::shared_ptr<Model> model;
     bool used = true;

@@ -9,6 +9,13 @@ namespace {
 
 std::int64_t address_of(const void* p) { return std::int64_t(reinterpret_cast<std::uintptr_t>(p)); }
 
+// Where a cache has everything in a page, as a part of the key of a forward. A view has the layout of another model.
+std::vector<std::int64_t> layout_of(const KvCache& cache) {
+  std::vector<std::int64_t> all{cache.page_rows()};
+  for (const KvLayer& l : cache.layers()) all.insert(all.end(), {l.keys, l.values, l.key_scales, l.value_scales});
+  return all;
+}
+
 int rows_in(const Segment& s) { return s.chain + (s.tree ? s.tree->nodes - s.begin : 0); }
 
 void expect_served(const Segment& s, const RowInputs& inputs, const std::string& model) {
@@ -62,7 +69,8 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
       cache_(pool, with_taps(model_->info(), taps_), reuse_prefixes, model_->info().skip),
       window_(info().kv.window(info().name)),
       pool_(pool),
-      memory_(model_->memory(backend)),
+      books_(new_books()),
+      layout_(layout_of(cache_)),
       builder_(backend, window_, pool.trash()) {
   info().kv.expect_heads(info().name);
 }
@@ -73,7 +81,8 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache&
       cache_(viewed),
       window_(info().kv.window(info().name)),
       pool_(viewed.pool()),
-      memory_(model_->memory(backend)),
+      books_(new_books()),
+      layout_(layout_of(cache_)),
       builder_(backend, window_, pool_.trash()) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
@@ -115,16 +124,13 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
     for (const Segment& s : segments) cache_.fed(s.sequence->id).retract();
     throw;
   }
-  spans_.emplace_back(start, backend_.mark());
-  ++forwards_;
-  rows_ += std::uint64_t(builder_.rows());
+  books_->add(start, builder_.rows(), builder_.wanted(), model_->read_bytes(inputs.pieces > 0));
   return out;
 }
 
-double CachedModel::seconds() {
-  for (const auto& [from, to] : spans_) seconds_ += backend_.seconds(from, to);
-  spans_.clear();
-  return seconds_;
+std::shared_ptr<ForwardBooks> CachedModel::new_books() const {
+  const UsedWeights weights{model_->serial(), info().memory(), info().kv.bytes_per_row()};
+  return std::make_shared<ForwardBooks>(backend_, model_->memory(backend_), weights);
 }
 
 // Appends the rows to the cache as pending rows, and to the layout.
@@ -168,13 +174,14 @@ CachedModel::Inputs CachedModel::stage() {
     held_[std::size_t(table)]->ancestors(firsts_[std::size_t(table)] + row, first, words);
   };
   const LayoutBuilder::Extent& e = builder_.arrange();
-  const LayoutBuilder::Staged s = builder_.stage(memory_->staging, inputs_.pieces, ancestors);
+  const LayoutBuilder::Staged s = builder_.stage(books_->memory().staging, inputs_.pieces, ancestors);
   return {{{}, s.layout, s.wanted, e.all_wanted, {}, taps_}, s.known, s.at, s.features, e};
 }
 
 Output CachedModel::forward(Inputs in) {
   const LayoutBuilder::Extent& e = in.extent;
   Output out;
+  ForwardMemory& memory = books_->memory();
   const auto body = [&] {
     in.rows.tokens = backend_.allocate({e.rows}, DType::i32);
     backend_.pick(in.known, in.at, in.rows.tokens, info().vocab);
@@ -190,16 +197,16 @@ Output CachedModel::forward(Inputs in) {
     return logits ? logits.rows(0, builder_.wanted()) : Tensor();
   };
   if (model_->replays() && e.rows <= kMostRecordedRows) {
-    if (e.wanted > 0) in.rows.logits = free_output(backend_, memory_->logits, e.wanted, info().vocab);
+    if (e.wanted > 0) in.rows.logits = free_output(backend_, memory.logits, e.wanted, info().vocab, info().vocab);
     if (e.wanted > 0 && model_->features())
-      in.rows.features = free_output(backend_, memory_->features, e.wanted, info().width);
+      in.rows.features = free_output(backend_, memory.features, e.wanted, info().width, info().width);
     // Everything on which the body depends, so that a later engine with this model and this memory replays what was
     // recorded.
     std::vector<std::int64_t> key{std::int64_t(model_->serial()),
                                   address_of(pool_.memory().raw()),
                                   pool_.pages(),
                                   pool_.page_bytes(),
-                                  address_of(memory_->staging.device_address()),
+                                  address_of(memory.staging.device_address()),
                                   address_of(in.rows.logits.raw()),
                                   e.rows,
                                   e.tables,
@@ -216,18 +223,13 @@ Output CachedModel::forward(Inputs in) {
                                   in.rows.layout.mutual};
     key.insert(key.end(), {address_of(in.rows.features.raw()), inputs_.pieces, inputs_.width, int(inputs_.dtype)});
     key.insert(key.end(), taps_.begin(), taps_.end());
+    key.insert(key.end(), layout_.begin(), layout_.end());
     const Tensor logits = without_padding(in.rows.logits);
     backend_.replay(key, body, logits);
     return {logits, without_padding(in.rows.features)};
   }
   body();
   return {without_padding(out.logits), without_padding(out.features)};
-}
-
-std::int64_t CachedModel::logits_bytes() const {
-  std::int64_t bytes = 0;
-  for (const Tensor& t : memory_->logits) bytes += t.bytes();
-  return bytes;
 }
 
 }  // namespace foretoken

@@ -11,6 +11,7 @@
 #include "framework/cache/kv_cache.h"
 #include "framework/cache/layout_builder.h"
 #include "framework/decode/draft_tree.h"
+#include "framework/model/forward_books.h"
 #include "framework/model/model.h"
 #include "kernels/staging.h"
 
@@ -74,8 +75,11 @@ class CachedModel {
   // up.
   int most_unseen(const Sequence& sequence);
   // As KvCache::reserve; to be called after unseen(), which gives back the pages of rows that were reserved and not
-  // fed, and before run(). An Error for a sequence that unseen() was not called for.
+  // fed, and before run(), in every round. An Error for a sequence that unseen() was not called for.
   bool reserve(const Sequence& sequence, int rows);
+  // Whether the context has room for a round: for at least so many rows of a tree, its root among them.
+  bool fits(const Sequence& sequence) const { return sequence.length() - 1 + least_rows_ <= info().positions; }
+  void set_least_rows(int rows) { least_rows_ = rows; }
   // The pool had no pages for the last reserve() of this sequence.
   bool lacked_pages(const Sequence& sequence) const { return lacking_.contains(sequence.id); }
   // One forward, for which rows are reserved: an Error where they are not, before anything is fed. Returns the logits
@@ -90,10 +94,7 @@ class CachedModel {
   KvCache& cache() { return cache_; }
   const KvCache& cache() const { return cache_; }
   std::span<const Tap> taps() const { return taps_; }
-  double seconds();  // spent in forwards since the start; after Backend::synchronize()
-  std::uint64_t forwards() const { return forwards_; }
-  std::uint64_t rows() const { return rows_; }
-  std::int64_t logits_bytes() const;  // of the memory that it has for logits, used or not
+  const std::shared_ptr<ForwardBooks>& books() const { return books_; }  // of its forwards
 
  private:
   // The inputs of a forward, on the device.
@@ -107,22 +108,22 @@ class CachedModel {
   void feed(std::span<const Segment> segments);
   Inputs stage();
   Output forward(Inputs inputs);
+  std::shared_ptr<ForwardBooks> new_books() const;
 
   Backend& backend_;
   std::shared_ptr<Model> model_;
   std::vector<Tap> taps_;
   KvCache cache_;
   std::unordered_set<SequenceId> lacking_;
+  int least_rows_ = 1;
   int window_;  // positions to which a row attends, itself among them; 0: all
   const PagePool& pool_;
-  std::shared_ptr<ForwardMemory> memory_;  // lent by the model while this object lives
+  std::shared_ptr<ForwardBooks> books_;
+  std::vector<std::int64_t> layout_;  // of a page
   LayoutBuilder builder_;
-  std::vector<const KvCache::Held*> held_;    // of the segments of the current forward
-  std::vector<int> firsts_;                   // their first pending rows
-  RowInputs inputs_;                          // of the current forward
-  std::vector<std::pair<Mark, Mark>> spans_;  // begin and end of forwards that seconds_ does not contain yet
-  double seconds_ = 0;
-  std::uint64_t forwards_ = 0, rows_ = 0;
+  std::vector<const KvCache::Held*> held_;  // of the segments of the current forward
+  std::vector<int> firsts_;                 // their first pending rows
+  RowInputs inputs_;                        // of the current forward
 };
 
 }  // namespace foretoken

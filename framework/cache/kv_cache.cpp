@@ -38,6 +38,7 @@ int KvCache::settle(const Sequence& sequence) {
   if (fresh) find_prefix(sequence, held);
   keep_path(sequence, held, std::max(0, tokens_of(sequence) - 1));
   index_full_pages(sequence, held);
+  held.settled = ++settles_;
   return held.confirmed;
 }
 
@@ -47,11 +48,18 @@ int KvCache::look_again(const Sequence& sequence, Held& held) {
   release(held, held.lent);
   const auto other = viewed_->held_.find(sequence.id);
   if (other == viewed_->held_.end()) {
-    held.table.clear(), held.lent = 0, held.confirmed = 0;
+    held.table.clear(), held.lent = 0, held.confirmed = 0, held.settled = 0;
   } else {
     held.table = other->second.table, held.lent = int(held.table.size()), held.confirmed = other->second.confirmed;
+    held.settled = other->second.settled;
   }
   return held.confirmed;
+}
+
+bool KvCache::outdated(SequenceId id, const Held& held) const {
+  if (!viewed_) return false;
+  const auto other = viewed_->held_.find(id);
+  return held.settled != (other == viewed_->held_.end() ? 0 : other->second.settled);
 }
 
 // The tokens of the first page that is not indexed, and before those of the first page the ones without a row: what a
@@ -121,6 +129,10 @@ void KvCache::release(Held& held, int pages) {
 
 void KvCache::expect_reserved(SequenceId id, int rows, const std::string& model) const {
   const auto it = held_.find(id);
+  if (it != held_.end() && outdated(id, it->second))
+    throw Error("the model " + model + " is run for sequence " + std::to_string(id) +
+                " with pages of an earlier round, which may be another sequence's by now, since it views the cache of "
+                "another model; call CachedModel::unseen, then reserve, then run in every round");
   const int all = it == held_.end() ? rows : it->second.confirmed + int(it->second.pending.size()) + rows,
             room = it == held_.end() ? 0 : int(it->second.table.size()) * page_rows_;
   if (all > room)
@@ -134,6 +146,7 @@ bool KvCache::reserve(const Sequence& sequence, int rows) {
     throw Error("pages of a cache are reserved for sequence " + std::to_string(sequence.id) +
                 ", which it does not know; call CachedModel::unseen first, then reserve");
   Held& held = held_.at(sequence.id);
+  if (outdated(sequence.id, held)) look_again(sequence, held);
   const int before = int(held.table.size()), wanted = pages_for(held.confirmed + int(held.pending.size()) + rows);
   while (int(held.table.size()) < wanted) {
     const auto page = pool_.take();

@@ -44,9 +44,11 @@ class KvCache {
   // pages are read or written: CachedModel::run does.
   void compact() { pool_.moves().run(); }
   // Takes pages for `rows` more rows; false, and none taken, where the pool has too few. After settle(), which gives
-  // back the pages of rows that were not fed: an Error for a sequence that was not settled.
+  // back the pages of rows that were not fed: an Error for a sequence that was not settled. A view settles by itself
+  // where the other cache has settled since.
   bool reserve(const Sequence& sequence, int rows);
-  // Throws Error unless pages are reserved for `rows` more rows of the sequence. `model`: for the message.
+  // Throws Error unless pages are reserved for `rows` more rows of the sequence, in a view since the other cache
+  // settled. `model`: for the message.
   void expect_reserved(SequenceId id, int rows, const std::string& model) const;
 
   // Of a pending row: the slot of its key, its position, and the slot before which it attends to every slot (Layout).
@@ -68,7 +70,8 @@ class KvCache {
   // The rows of one sequence. Its address does not change until the sequence is forgotten.
   struct Held {
     std::vector<PageId> table;
-    int lent = 0;  // of a view: its first pages, which are the other cache's
+    int lent = 0;               // of a view: its first pages, which are the other cache's
+    std::uint64_t settled = 0;  // which settle() it is of, of the other cache in a view; 0: none
     std::vector<PendingRow> pending;
     std::vector<Source> sources;  // of pending rows' tokens
     int confirmed = 0;
@@ -127,6 +130,7 @@ class KvCache {
   std::span<const Token> page_content(const Sequence& sequence, const Held& held) const;
   int tokens_of(const Sequence& sequence) const { return std::max(0, sequence.length() - skip_); }
   int look_again(const Sequence& sequence, Held& held);
+  bool outdated(SequenceId id, const Held& held) const;
   void find_prefix(const Sequence& sequence, Held& held);
   void keep_path(const Sequence& sequence, Held& held, int limit);
   void index_full_pages(const Sequence& sequence, Held& held);
@@ -140,7 +144,7 @@ class KvCache {
   std::shared_ptr<const std::vector<KvLayer>> layers_;  // pending moves share them
   PrefixIndex index_;
   std::unordered_map<SequenceId, Held> held_;
-  std::uint64_t prefix_rows_reused_ = 0;
+  std::uint64_t prefix_rows_reused_ = 0, settles_ = 0;
 };
 
 }  // namespace foretoken

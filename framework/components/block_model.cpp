@@ -9,11 +9,12 @@ BlockModel::BlockModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap
       model_(host.cache(std::move(model))),
       distributions_(host.backend()),
       taps_(std::move(taps)),
-      block_(block) {}
+      block_(block) {
+  model_->set_least_rows(block_.rows);
+}
 
 int BlockModel::drafts(const DraftRequest& r) const {
-  const bool fits = r.sequence->length() - 1 + block_.rows <= info().positions;
-  return fits ? std::min(r.budget.chain(), block_.drafts()) : 0;
+  return model_->fits(*r.sequence) ? std::min(r.budget.chain(), block_.drafts()) : 0;
 }
 
 BlockModel::Round BlockModel::run(std::span<const DraftRequest> requests) {

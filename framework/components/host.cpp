@@ -46,11 +46,20 @@ std::shared_ptr<CachedModel> Host::view_of_target(std::shared_ptr<Model> part) {
   if (!offers_.target_cache)
     throw Error("the cache of the target " + target_.name +
                 " is to be viewed, which this engine does not offer; let Entry::traits state Needs::views_target");
-  return caches_.emplace_back(std::make_shared<CachedModel>(backend_, std::move(part), *offers_.target_cache));
+  return add(std::make_shared<CachedModel>(backend_, std::move(part), *offers_.target_cache));
 }
 
 std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model) {
-  return caches_.emplace_back(std::make_shared<CachedModel>(backend_, std::move(model), pool_, reuse_prefixes_));
+  return add(std::make_shared<CachedModel>(backend_, std::move(model), pool_, reuse_prefixes_));
+}
+
+std::shared_ptr<CachedModel> Host::add(std::shared_ptr<CachedModel> cache) {
+  books_.push_back(cache->books());
+  return caches_.emplace_back(std::move(cache));
+}
+
+std::shared_ptr<ForwardBooks> Host::books(std::shared_ptr<ForwardMemory> memory, const UsedWeights& weights) {
+  return books_.emplace_back(std::make_shared<ForwardBooks>(backend_, std::move(memory), weights));
 }
 
 void Host::expect_forgotten(const Sequence& sequence, const std::string& who) const {

@@ -54,6 +54,11 @@ class Host {
   std::shared_ptr<CachedModel> view_of_target(std::shared_ptr<Model> part);
   KvCache* target_cache() const { return offers_.target_cache; }  // null: not offered
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
+  // Books for forwards without a cache, as the engine keeps them for caches: their time is counted as drafting, and
+  // their weights and memory as the draft's.
+  std::shared_ptr<ForwardBooks> books(std::shared_ptr<ForwardMemory> memory, const UsedWeights& weights);
+  // Of all caches and of such forwards.
+  std::span<const std::shared_ptr<ForwardBooks>> books() const { return books_; }
   // After the drafter `who` was told to forget a sequence: an Error where one of these caches holds rows of it. They
   // would be missing for good: no sequence would be blamed, and the pool would seem too small.
   void expect_forgotten(const Sequence& sequence, const std::string& who) const;
@@ -81,6 +86,7 @@ class Host {
   }
 
  private:
+  std::shared_ptr<CachedModel> add(std::shared_ptr<CachedModel> cache);
   const Registries& registries(const char* what) const;
   std::string on_device(const std::string& key) const;
 
@@ -92,6 +98,7 @@ class Host {
   Offers offers_;
   Inner inner_;
   std::vector<std::shared_ptr<CachedModel>> caches_;
+  std::vector<std::shared_ptr<ForwardBooks>> books_;
 };
 
 }  // namespace foretoken

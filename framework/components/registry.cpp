@@ -100,6 +100,8 @@ void add_files(const std::string& what, const nlohmann::json& config, const Entr
   for (const Option& o : options) {
     const nlohmann::json value = config.value(o.name, nlohmann::json());
     each_path(o, value, [&](const nlohmann::json& path) { files.paths.push_back(path); });
+    if (o.type == "head" && !value.is_null())
+      files.heads.push_back(value.dump() + " " + config.value("dtype", nlohmann::json()).dump());
     if (is_component(o) && value.is_object()) add_files(o.type, value, all, files);
   }
 }

@@ -81,7 +81,8 @@ std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vect
 // What a component reads and where it comes from, with all components that its options name.
 struct ComponentFiles {
   std::vector<ModelChoice> models;
-  std::vector<std::string> paths;  // of options of the type "path"
+  std::vector<std::string> heads;  // what options of the type "head" name, with the type of its weights
+  std::vector<std::string> paths;  // of options of the types "path" and "head"
   std::set<std::string> plugins;   // their files; "": built in
 };
 ComponentFiles files_of(const std::string& what, const nlohmann::json& config, const Entries& all);

@@ -13,7 +13,7 @@ Phases& Phases::operator+=(const Phases& o) {
 }
 
 const char* name_of(NoDraft why) {
-  static constexpr const char* kNames[] = {"drafted", "policy", "end", "rows", "pages", "context", "nothing"};
+  static constexpr const char* kNames[] = {"drafted", "policy", "end", "rows", "pages", "context", "states", "nothing"};
   static_assert(std::size(kNames) == std::size_t(NoDraft::count));
   return kNames[std::size_t(why)];
 }

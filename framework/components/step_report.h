@@ -38,6 +38,8 @@ enum class NoDraft : std::uint8_t {
   rows,     // the step had no rows for guesses, or the drafter's model has yet to read earlier tokens
   pages,    // the page pool had no pages for guesses, or none for the drafter's model
   context,  // the context of the drafter's model is full
+  states,   // the target has yet to compute what the drafter reads of it: in the first round of an output, or where the
+            // target reads earlier tokens again
   nothing,  // the drafter proposed nothing
   count
 };

@@ -127,8 +127,8 @@ NoDraft Engine::no_draft(const Scheduled& s) {
   if (!s.budget.drafts()) return budget_reason(s);
   const Sequence& q = s.active->sequence;
   const auto& caches = host_.caches();
-  if (std::ranges::any_of(caches, [&](const auto& c) { return c->info().positions < q.length(); }))
-    return NoDraft::context;
+  if (std::ranges::any_of(caches, [&](const auto& c) { return !c->fits(q); })) return NoDraft::context;
+  if ((!use_.taps.empty() || use_.views) && (q.generated() == 0 || s.chain > 0)) return NoDraft::states;
   if (s.catches_up && !caches.empty()) return NoDraft::rows;
   return std::ranges::any_of(caches, [&](const auto& c) { return c->lacked_pages(q); }) ? NoDraft::pages
                                                                                         : NoDraft::nothing;
@@ -168,7 +168,7 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
 
 double Engine::draft_seconds() {
   double s = 0;
-  for (const auto& c : host_.caches()) s += c->seconds();
+  for (const auto& books : host_.books()) s += books->seconds();
   return s;
 }
 

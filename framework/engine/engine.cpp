@@ -160,7 +160,7 @@ StepReport Engine::step() {
   Plan plan = scheduler_.next(queues_, *this, most_);
   report.preempted = plan.preempted;
   drop_failed(plan, report);
-  const double drafted_before = draft_seconds(), targeted_before = target_.seconds();
+  const double drafted_before = draft_seconds(), targeted_before = target_.books()->seconds();
 
   const Mark scheduled = backend_.mark();
   const std::vector<DraftTree> trees = draft(plan, report);
@@ -183,7 +183,7 @@ StepReport Engine::step() {
   Phases& p = report.phases;
   p.draft_forward = draft_seconds() - drafted_before;
   p.draft_other = backend_.seconds(scheduled, drafted) - p.draft_forward;
-  p.target_forward = target_.seconds() - targeted_before, p.verify = backend_.seconds(forwarded, judged);
+  p.target_forward = target_.books()->seconds() - targeted_before, p.verify = backend_.seconds(forwarded, judged);
   p.total = backend_.clock() - begin, p.deliver = p.total - (known - begin);
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);

@@ -41,7 +41,8 @@ class DecoderLayer {
   void feed_forward(Backend& backend, const Tensor& x) const;
 
   // That a forward reads of the matrices of each sublayer.
-  std::int64_t attention_bytes() const { return qkv_.bytes() + out_.bytes(); }
+  std::int64_t attention_bytes() const { return qkv_.bytes() + q_.bytes() + kv_.bytes() + out_.bytes(); }
+  std::int64_t kept_bytes() const { return kv_.bytes(); }  // keep() alone
   std::int64_t feed_forward_bytes() const { return gate_up_.bytes() + down_.bytes(); }
 
  private:

@@ -2,11 +2,12 @@
 
 namespace foretoken {
 
-Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width) {
+Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width, std::int64_t most) {
+  const std::int64_t wanted = rows * width;
   std::size_t i = 0;
-  while (i < all.size() && (all[i].dim(0) < rows || all[i].dim(1) != width || all[i].owner().use_count() > 1)) ++i;
-  if (i == all.size()) all.push_back(backend.allocate({std::int64_t(rows), width}, DType::f32));
-  return all[i].rows(0, rows);
+  while (i < all.size() && (all[i].elements() < wanted || all[i].owner().use_count() > 1)) ++i;
+  if (i == all.size()) all.push_back(backend.allocate({rows * most}, DType::f32));
+  return all[i].reshaped({all[i].elements()}).rows(0, wanted).reshaped({std::int64_t(rows), width});
 }
 
 std::shared_ptr<ForwardMemory> ForwardMemories::lend(Backend& backend) {

@@ -19,11 +19,12 @@ struct ForwardMemory {
   explicit ForwardMemory(Backend& b) : backend(b.serial()), staging(b) {}
   std::uint64_t backend;  // whose it is
   Staging staging;
-  std::vector<Tensor> logits, features;  // f32 [rows, vocab or width] each; one without another owner is free
+  std::vector<Tensor> logits, features;  // f32, of outputs; one without another owner is free
 };
 
-// Rows of one of `all` that is free, has as many and this width; where there is none, of a new one.
-Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width);
+// f32 [rows, width] in one of `all` that is free and has room for it; where there is none, in a new one with room for
+// as many rows of `most` numbers.
+Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width, std::int64_t most);
 
 // Safe from several threads. Lent memory may outlive this object.
 class ForwardMemories {

@@ -138,6 +138,8 @@ class Model {
   virtual bool replays() const { return false; }
   // In the memory of this backend, and as long as the model lives. Null where it has none that others could use.
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
+  // Bytes of weights that a forward reads. `inputs`: of one whose rows have some (Rows::inputs).
+  virtual std::int64_t read_bytes(bool inputs) const { return (void)inputs, info().weight_bytes; }
   // Whether its forwards return features of the wanted rows.
   virtual bool features() const { return false; }
   // Whether the rows that a cache keeps are made of states of the target (Rows::inputs).

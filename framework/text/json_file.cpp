@@ -126,14 +126,18 @@ void Fields::refuse(const char* key, const std::string& why) const {
   throw Error(where_ + ": '" + name(key) + "' is " + (value ? shown(*value) : "absent") + ", but " + why);
 }
 
+std::optional<int> integer_in(const json& value, int least, int most) {
+  if (!value.is_number_integer() ||
+      (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t(INT64_MAX)))
+    return std::nullopt;
+  const auto n = value.get<std::int64_t>();
+  return n < least || n > most ? std::nullopt : std::optional(int(n));
+}
+
 int Fields::integer(const char* key, int least, int most) const {
-  const json& value = at(key);
-  const bool whole = value.is_number_integer();
-  const bool fits =
-      whole && (value.is_number_unsigned() ? value.get<std::uint64_t>() <= std::uint64_t(INT64_MAX) : true);
-  if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
-    refuse(key, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
-  return value.get<int>();
+  const std::optional<int> value = integer_in(at(key), least, most);
+  if (!value) refuse(key, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
+  return *value;
 }
 
 int Fields::integer_or(const char* key, int least, int most, int otherwise) const {

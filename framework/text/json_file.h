@@ -26,6 +26,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& where);
 nlohmann::json read_json(const std::filesystem::path& file);
 // The message of such an exception, without the library's "[json.exception.type_error.302] ".
 std::string reason_of(const nlohmann::json::exception& e);
+// The value of an integer within [least, most], however large it is; absent for anything else.
+std::optional<int> integer_in(const nlohmann::json& value, int least, int most);
 // A value for a message: its JSON, cut to 60 bytes.
 std::string shown(const nlohmann::json& value);
 

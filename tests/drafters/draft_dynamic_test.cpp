@@ -148,7 +148,7 @@ TEST(DraftDynamic, expands_no_node_that_cannot_be_kept) {
   long rounds = 0;
   (void)proposals(s, drafter(6, 10), *backend, random_requests(4, 6, 10, 40, 2),
                   [&](Engine& engine, const StepReport& r, auto) {
-                    rows = engine.host().caches()[0]->rows();
+                    rows = engine.host().caches()[0]->books()->totals().rows;
                     for (const SequenceReport& q : r.sequences) rounds += q.drafted > 0;
                   });
   EXPECT_GT(rounds, 50);

@@ -82,6 +82,24 @@ TEST(Medusa, HasNoTreeBeforeTheTargetHasAState) {
   }
 }
 
+// One buffer serves rounds of every number of levels, and the next round too.
+TEST(Medusa, HasMemoryForTheOutputsOfOneForward) {
+  for (const char* name : {"medusa1", "hydra_prefix"}) {
+    HeadByHand by_hand(make_reference_backend());
+    by_hand.open(name);
+    for (const int levels : {1, 2, 4, 3, 1}) {
+      const DraftRequest r = by_hand.request(kText, levels);
+      std::vector<DraftTree> trees = rooted(*by_hand.backend, {&r, 1});
+      const auto segments = by_hand.model->begin({&r, 1}, trees, [](const DraftRequest&) { return 1; }).segments;
+      EXPECT_EQ(by_hand.model->run(segments).logits.dim(0), 1);
+    }
+    std::int64_t bytes = 0;
+    for (const auto& books : by_hand.host.books()) bytes += books->output_bytes();
+    // Four levels of logits; or those of the prefix's head, and its states.
+    EXPECT_EQ(bytes, 4 * (std::string(name) == "medusa1" ? 4 * 96 : 96 + 64)) << name;
+  }
+}
+
 // Drafters beside the head that a test feeds by hand, for two sequences at once.
 struct HeadsDraft : ::testing::TestWithParam<const char*> {
   static constexpr int kLevels = 3;

@@ -117,6 +117,8 @@ TEST(TreeShape, what_is_no_shape_is_refused_in_one_sentence) {
   EXPECT_TRUE(says(refusal("7"), "is no list of one kind; write"));
   EXPECT_TRUE(says(refusal("[1, [0]]"), "is no list of one kind; write"));
   EXPECT_TRUE(says(refusal("[\"a\"]"), "is no list of one kind; write"));
+  EXPECT_TRUE(says(refusal("[[18446744073709551617]]"), "whose ranks are not all integers from 0"));
+  EXPECT_TRUE(says(refusal("[[4294967296]]"), "whose ranks are not all integers from 0"));
   for (const char* n : {"0", "-3", "1.5"})
     EXPECT_TRUE(says(refusal("[2, " + std::string(n) + "]"),
                      "gives the nodes of depth 1 " + std::string(n) + " children; give them at least 1"));

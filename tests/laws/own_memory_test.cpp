@@ -55,7 +55,7 @@ TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
     int rounds = 0;
     const auto count = [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {
       std::uint64_t rows = 0, needed = 0;
-      for (const auto& c : engine.host().caches()) rows += c->rows();
+      for (const auto& c : engine.host().caches()) rows += c->books()->totals().rows;
       for (const SequenceReport& r : report.sequences)
         needed += std::uint64_t(r.prompt_rows + (r.drafted > 0 ? r.drafted + 1 : 0)), rounds += r.drafted > 0;
       EXPECT_LE(rows - before, needed) << "in a step of " << report.sequences.size() << " sequences";

@@ -1,10 +1,12 @@
 // Generated models in whole runs on the CPU: random weights, and inflated models with unchanged outputs.
 #include "experiments/sweep/workbench.h"
 
+#include "experiments/sweep/engine_memory.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/sweep.h"
 #include "kernels/error.h"
+#include "kernels/reference/reference_backend.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
 
@@ -194,6 +196,39 @@ TEST_F(MadeModels, OnesOfOtherRunsAreGoneWhenPagesAreMade) {
   EXPECT_FALSE(large.expired());
   (void)bench.engine(run(longer), Side::speculative, "");
   EXPECT_TRUE(large.expired());
+}
+
+// Whose free memory is what prepared matrices leave, so that other programs change nothing.
+class Counted final : public ReferenceBackend {
+ public:
+  Weight prepare(Weight weight) override {
+    Weight made = ReferenceBackend::prepare(std::move(weight));
+    used_ += made.bytes();
+    return made;
+  }
+  std::int64_t free_memory() const override { return (std::int64_t(1) << 30) - used_; }
+
+ private:
+  std::int64_t used_ = 0;
+};
+
+TEST_F(MadeModels, APoolLeavesRoomForTheHead) {
+  json engine = run(json::object())["engine"];
+  engine["device"] = "reference", engine["memory_mib"] = nullptr, engine["memory_fraction"] = 0.9;
+  const auto pool = [&](const json& drafter, std::int64_t& weights) {
+    bench.put_backend(engine, std::make_unique<Counted>());
+    json document = run({{"engine", engine}});
+    document["drafter"] = bench.registries().drafters.complete(drafter);
+    const auto made = bench.engine(document, Side::speculative, "");
+    weights = EngineMemory(*made).figures()["draft_weights"];
+    return made->pool().memory().bytes();
+  };
+  std::int64_t none = 0, head = 0;
+  const std::int64_t whole = pool({{"name", "ngram"}}, none),
+                     beside = pool({{"name", "medusa"}, {"head", {{"random", "small"}, {"heads", 6}}}}, head);
+  EXPECT_EQ(none, 0);
+  EXPECT_GT(head, 30 << 20);
+  EXPECT_NEAR(double(whole - beside) / (1 << 20), 0.9 * double(head) / (1 << 20), 3);
 }
 
 // The shape has rows for tokens that the tokenizer of both lacks.

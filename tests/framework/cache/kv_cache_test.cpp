@@ -264,5 +264,29 @@ TEST(KvCacheLayers, EqualLayersAreTheSameAsAListOfThem) {
   EXPECT_EQ(shape.bytes_per_row(), 3 * 2 * 2 * 8 * 2);
 }
 
+// A round of a view in which settle() is not called for it, after the other cache gave back a page.
+TEST_F(KvCacheTest, a_view_that_was_not_settled_has_no_pages_of_an_earlier_round) {
+  KvCache view(cache);
+  Sequence s = sequence(1, {5, 6, 7, 8, 9, 10});
+  cache.settle(s);
+  chain(s, -1, s.tokens);
+  EXPECT_TRUE(cache.reserve(s, 4));  // a third page
+  view.settle(s);
+  EXPECT_TRUE(view.reserve(s, 1));
+  EXPECT_EQ(view.held(1).table.size(), 3u);
+  cache.settle(s);  // gives it back
+  const auto run = [&] { view.expect_reserved(1, 1, "part"); };
+  EXPECT_TRUE(says(sentence_of(run), "the model part", "an earlier round", "CachedModel::unseen"));
+  EXPECT_TRUE(view.reserve(s, 1));
+  EXPECT_EQ(view.held(1).table, cache.held(1).table);
+  EXPECT_EQ(view.held(1).confirmed, 5);
+  EXPECT_EQ(sentence_of(run), "");
+  cache.forget(s);
+  EXPECT_TRUE(says(sentence_of(run), "an earlier round"));
+  EXPECT_TRUE(view.reserve(s, 1)) << "pages of its own";
+  view.forget(s), view.check(), cache.check();
+  EXPECT_EQ(pool.available(), 8);
+}
+
 }  // namespace
 }  // namespace foretoken::test

@@ -291,5 +291,29 @@ TEST_F(ReplayedForwards, pages_of_another_size_at_the_same_address_are_another_b
   EXPECT_EQ(recording->wrong, 0);
 }
 
+// Two caches of one pool whose pages have as many bytes but another layout: one keeps states beside keys and values.
+TEST_F(ReplayedForwards, views_of_caches_with_another_layout_are_another_body) {
+  const std::vector<Tap> taps{kNormed};
+  const auto part = std::make_shared<Replayed>(table);
+  PagePool pool(*backend, with_taps(table->info(), taps).page_bytes(4), 64);
+  CachedModel plain(*backend, models.target, pool, false), tapped(*backend, models.target, pool, false, taps);
+  ASSERT_NE(plain.cache().page_rows(), tapped.cache().page_rows()) << "otherwise this tests nothing";
+  SequenceId id = 0;
+  for (CachedModel* const whole : {&plain, &tapped, &plain, &tapped}) {
+    CachedModel view(*backend, part, whole->cache());
+    Sequence s;
+    s.id = ++id, s.tokens = {1};
+    (void)whole->unseen(s), (void)view.unseen(s);
+    ASSERT_TRUE(view.reserve(s, 1));
+    const DraftTree root = DraftTree::rooted(*backend, s.last(), 0);
+    const Segment one{&s, 0, &root, 0};
+    (void)view.run({&one, 1});
+    view.forget(s), whole->forget(s);
+  }
+  EXPECT_EQ(recording->recorded, 2);
+  EXPECT_EQ(recording->replayed, 2);
+  EXPECT_EQ(recording->wrong, 0);
+}
+
 }  // namespace
 }  // namespace foretoken::test

@@ -54,6 +54,30 @@ TEST_F(NoDrafts, behind_the_context_of_the_draft_model_are_said) {
   EXPECT_GT(found.at(NoDraft::context), 10);
 }
 
+// A block of 8 rows leaves the context before the output's end does.
+TEST_F(NoDrafts, behind_the_room_for_a_block_are_of_the_context) {
+  configs.drafter = {{"name", "dflash"}, {"head", {{"random", "small"}, {"block", 8}}}};
+  configs.verifier = {{"name", "target_match"}};
+  options.pages = 256;
+  auto found = rounds({request({1, 2, 3}, 61)});
+  EXPECT_GT(found[NoDraft::drafted], 0);
+  EXPECT_GT(found[NoDraft::context], 0);
+  EXPECT_EQ(found[NoDraft::nothing], 0);
+}
+
+TEST_F(NoDrafts, before_the_target_has_states_are_said) {
+  for (const nlohmann::json& drafter : {nlohmann::json{{"name", "medusa"}, {"head", {{"random", "small"}}}},
+                                        nlohmann::json{{"name", "eagle3"}, {"head", {{"random", "small"}}}},
+                                        nlohmann::json{{"name", "dflash"}, {"head", {{"random", "small"}}}},
+                                        nlohmann::json{{"name", "early_exit"}, {"layers", 0}}}) {
+    configs.drafter = drafter, configs.verifier = {{"name", "target_match"}}, options.pages = 256;
+    auto found = rounds({request({1, 2, 3}, 12), request({2, 1}, 12)});
+    EXPECT_EQ(found[NoDraft::states], 2) << drafter;
+    EXPECT_EQ(found[NoDraft::nothing], 0) << drafter;
+    EXPECT_GT(found[NoDraft::drafted], 0) << drafter;
+  }
+}
+
 TEST_F(NoDrafts, of_a_policy_that_asks_for_none_are_its_own) {
   configs.policy["length"] = 0;
   const auto found = rounds({request({1, 2, 3}, 10)});

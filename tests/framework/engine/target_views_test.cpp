@@ -109,6 +109,7 @@ TEST_F(ViewsOfATarget, bad_options_are_refused_in_one_sentence) {
   EXPECT_TRUE(says(refused({{"name", "layer_skip"}, {"attention", {2}}}), "attention of layer 2", "0 to 1"));
   EXPECT_TRUE(says(refused({{"name", "layer_skip"}, {"feed_forward", {-1}}}), "layer -1"));
   EXPECT_TRUE(says(refused({{"name", "layer_skip"}, {"attention", {"1"}}}), "numbers of layers"));
+  EXPECT_TRUE(says(refused({{"name", "layer_skip"}, {"attention", {4294967297}}}), "4294967297 is none"));
   EXPECT_TRUE(says(refused({{"name", "early_exit"}}), "'layers'"));
   EXPECT_TRUE(says(refused({{"name", "early_exit"}, {"layers", 2}}), "has 2 layers"));
 }

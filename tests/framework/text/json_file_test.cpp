@@ -33,6 +33,14 @@ TEST(JsonFile, NestsUpTo200Levels) {
   EXPECT_EQ(refusal("[\"\\\\\"," + open + close + "]"), deeper) << "but behind an escaped backslash and a quote";
 }
 
+TEST(JsonFile, IntegersOfManyDigitsAreNotCut) {
+  for (const char* text : {"4294967297", "-4294967295", "18446744073709551617", "18446744073709551615", "1.0", "\"1\""})
+    EXPECT_EQ(integer_in(json::parse(text), -5, 5), std::nullopt) << text;
+  EXPECT_EQ(integer_in(json(5), -5, 5), 5);
+  EXPECT_EQ(integer_in(json(-5), -5, 5), -5);
+  EXPECT_EQ(integer_in(json(6), -5, 5), std::nullopt);
+}
+
 // What lies behind a view is not part of it.
 TEST(JsonFile, IsReadToItsEndAndNoFurther) {
   const std::string text(201, '[');

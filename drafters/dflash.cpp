@@ -1,6 +1,7 @@
 // A head on states of the target drafts a block in one forward: mask tokens behind the sequence's last token attend to
 // one another and to what the head's layers make of the states (Chen et al. 2026, DFlash, arXiv 2602.06036). No draft
 // knows the tokens of the ones before it, so each is drawn from a marginal.
+#include "drafters/confidence.h"
 #include "drafters/drafters.h"
 #include "drafters/heads/block_drafter.h"
 #include "framework/components/round_model.h"
@@ -10,7 +11,8 @@ namespace {
 
 class DFlash : public Drafter {
  public:
-  DFlash(Host& host, BlockDrafting drafting) : backend_(host.backend()), drafting_(std::move(drafting)) {}
+  DFlash(Host& host, BlockDrafting drafting)
+      : backend_(host.backend()), drafting_(std::move(drafting)), confidence_(backend_) {}
 
   void forget(const Sequence& sequence) override { drafting_.model.forget(sequence); }
 
@@ -20,35 +22,37 @@ class DFlash : public Drafter {
     const BlockModel::Round round = model.run(requests);
     if (round.active.empty()) return trees;
     std::vector<DistributionAfter> rows;
-    std::vector<TokenDraw> draws;
+    std::vector<float> least;
     for (std::size_t b = 0; b < round.active.size(); ++b) {
       const DraftRequest& r = requests[std::size_t(round.active[b])];
       const Warp warp = draft_warp(*r.sequence, drafting_.temperature);
       for (int row = 0; row < model.block().rows; ++row) {
-        const int draft = row - model.block().first + 1;
-        if (draft >= 1 && draft <= model.drafts(r)) {
-          draws.push_back(r.draw(draft, draft));
-          draws.back().row = std::int32_t(rows.size());
-          draws.back().to = trees[std::size_t(round.active[b])].tokens.row<Token>(draft);
-        }
-        rows.push_back({r.sequence, &round.blocks[b], std::max(0, draft - 1), warp});
+        rows.push_back({r.sequence, &round.blocks[b], std::max(0, row - model.block().first), warp});
+        least.push_back(r.budget.confidence);
       }
     }
     const Distributions distributions = model.distributions(round.out.logits, rows);
-    backend_.draw(distributions, draws, {});
-    for (const TokenDraw& d : draws) grow(trees[std::size_t(round.active[block_of(d)])], distributions.slice(d.row, 1));
+    const std::vector<bool> sure = confidence_.sure(distributions, rows, least);
+    std::vector<TokenDraw> draws;
+    for (std::size_t b = 0; b < round.active.size(); ++b) {
+      const DraftRequest& r = requests[std::size_t(round.active[b])];
+      DraftTree& tree = trees[std::size_t(round.active[b])];
+      const int first = int(b) * model.block().rows + model.block().first;
+      for (int row = first; row < first + model.drafts(r) && sure[std::size_t(row)]; ++row) {
+        const int draft = tree.grow(tree.nodes - 1, Drawn::marginals);
+        tree.q.distributions.push_back(distributions.slice(row, 1));
+        draws.push_back(r.draw(draft, draft));
+        draws.back().row = row, draws.back().to = tree.tokens.row<Token>(draft);
+      }
+    }
+    if (!draws.empty()) backend_.draw(distributions, draws, {});
     return trees;
   }
 
  private:
-  std::size_t block_of(const TokenDraw& d) const { return std::size_t(d.row / drafting_.model.block().rows); }
-  static void grow(DraftTree& tree, const Distributions& q) {
-    tree.grow(tree.nodes - 1, Drawn::marginals);
-    tree.q.distributions.push_back(q);
-  }
-
   Backend& backend_;
   BlockDrafting drafting_;
+  Confidence confidence_;
 };
 
 }  // namespace

@@ -101,6 +101,7 @@ class DraftsDynamic : public Drafter {
     for (GrowingTree& g : growing)
       for (; g.begin < int(g.fed.size()); ++g.begin, ++row) {
         const int parent = g.fed[std::size_t(g.begin)];
+        if (q.row<float>(row)[0] < g.budget.confidence) continue;
         const double above = parent < 0 ? 1 : g.candidates[std::size_t(parent)].joint;
         for (int k = 0; k < width_ && tokens.row<Token>(row)[k] >= 0; ++k)
           if (!g.add({parent, depth, tokens.row<Token>(row)[k], above * double(q.row<float>(row)[k])})) break;
@@ -165,7 +166,7 @@ std::vector<Option> dynamic_options() {
 }
 
 Growth dynamic_growth(const nlohmann::json& o) {
-  return {{.proposes = {Drawn::certain}, .waits = true},
+  return {{.proposes = {Drawn::certain}, .confidence = true, .waits = true},
           [width = o.at("width").get<int>(), expand = o.at("expand").get<int>()](Host& host,
                                                                                  std::unique_ptr<LevelModel> model) {
             return std::make_unique<DraftsDynamic>(host, std::move(model), width, expand);

@@ -7,6 +7,7 @@
 #include <map>
 #include <ranges>
 
+#include "drafters/confidence.h"
 #include "drafters/drafters.h"
 #include "drafters/growth.h"
 #include "drafters/tree_shape.h"
@@ -34,12 +35,20 @@ struct TreeOptions {
 // One forward's rows, and the children to be found below them.
 struct Level {
   std::vector<DistributionAfter> rows;  // ranked ones first
-  int ranked = 0, ranks = 0;            // ranked rows, and the most children of one of them
+  std::vector<float> least;             // of each row: Budget::confidence
+  struct Fed {                          // the fed nodes of one tree and depth
+    int request;
+    std::size_t depth;
+    int row, step;  // node number k of these has the distribution of row + k * step
+  };
+  std::vector<Fed> fed;
+  int ranked = 0, ranks = 0;  // ranked rows, and the most children of one of them
   std::vector<TokenDraw> draws;
   struct Child {
     std::int64_t element;  // of all trees' tokens
     int row, rank;         // its token is of this rank in a ranked row; row -1: it is drawn
     const Token* drawn;
+    std::int64_t leaf;  // element of `leaves_` of a node whose place is known at the end alone; else -1
   };
   std::vector<Child> children;
   struct Parent {  // of drawn children
@@ -52,12 +61,17 @@ struct Level {
 class DraftsTree : public Drafter {
  public:
   DraftsTree(Host& host, std::unique_ptr<LevelModel> model, TreeOptions options)
-      : backend_(host.backend()), model_(std::move(model)), options_(std::move(options)), staging_(backend_) {}
+      : backend_(host.backend()),
+        model_(std::move(model)),
+        options_(std::move(options)),
+        confidence_(backend_),
+        staging_(backend_) {}
 
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
+    begin_shapes(requests);
     auto [segments, active] = model_->begin(requests, trees, [this](const auto& r) { return cut(r).fed.back(); });
     ranked_first(requests, active, segments);
     if (!active.empty()) begin_tokens(trees);
@@ -68,8 +82,8 @@ class DraftsTree : public Drafter {
       segments.clear();
       if (active.empty()) break;
       Level level;
-      for (const int i : active) add_rows(requests[std::size_t(i)], trees[std::size_t(i)], depth, level);
-      find_tokens(level, model_->distributions(out, level.rows));
+      for (const int i : active) add_rows(requests[std::size_t(i)], i, trees[std::size_t(i)], depth, level);
+      find_tokens(requests, trees, level, model_->distributions(out, level.rows));
       std::erase_if(active, [&](int i) { return cut(requests[std::size_t(i)]).fed.size() <= depth + 1; });
       for (const int i : active) {
         const DraftRequest& r = requests[std::size_t(i)];
@@ -82,6 +96,7 @@ class DraftsTree : public Drafter {
       const DraftRequest& r = requests[std::size_t(i)];
       grow(r, int(cut(r).nodes.size()), trees[std::size_t(i)]);
     }
+    place_leaves(requests, trees, drafted);
     return trees;
   }
 
@@ -90,7 +105,15 @@ class DraftsTree : public Drafter {
     return std::views::iota(depth == 0 ? 0 : c.fed[depth - 1], c.fed[depth]);
   }
 
+  // A tree that may end early has a shape of its own in each round.
+  void begin_shapes(std::span<const DraftRequest> requests) {
+    own_.clear(), leaves_.clear(), ranked_.clear();
+    for (const DraftRequest& r : requests)
+      if (r.budget.confidence > 0) own_.emplace(r.sequence->id, cut(r));
+  }
+
   const TreeShape::Cut& cut(const DraftRequest& r) {
+    if (const auto own = own_.find(r.sequence->id); own != own_.end()) return own->second;
     const Budget budget = model_->budget(r);
     const auto [at, fresh] = cuts_.try_emplace({budget.nodes, budget.depth});
     if (fresh) at->second = options_.shape.cut(budget);
@@ -113,6 +136,7 @@ class DraftsTree : public Drafter {
     const Tensor& first = trees.front().tokens;
     tokens_ = Tensor(first.owner(), first.raw(), {all}, DType::i32, first.device());
     drawn_ = backend_.allocate({all}, DType::i32);
+    if (!own_.empty()) leaves_.assign(std::size_t(all), nullptr);
   }
 
   // One row of distributions for each level serves all nodes of the level.
@@ -126,25 +150,41 @@ class DraftsTree : public Drafter {
       const DraftRequest& r = requests[std::size_t(i)];
       for (std::size_t depth = 0; depth < levels; ++depth) {
         const int row = add_row(r, trees[std::size_t(i)], 0, level);
-        if (depth < cut(r).fed.size())
-          for (const int node : fed_at(cut(r), depth)) add_children(r, trees[std::size_t(i)], node, depth, row, level);
+        if (depth < cut(r).fed.size()) level.fed.push_back({i, depth, row, 0});
       }
     }
-    find_tokens(level, model_->distributions(model_->run_levels(segments, int(levels)), level.rows));
+    find_tokens(requests, trees, level, model_->distributions(model_->run_levels(segments, int(levels)), level.rows));
   }
 
-  // Adds the nodes of one tree that the last forward was fed, and the children of each.
-  void add_rows(const DraftRequest& r, DraftTree& tree, std::size_t depth, Level& level) {
-    for (const int node : fed_at(cut(r), depth))
-      add_children(r, tree, node, depth, add_row(r, tree, node, level), level);
+  // Adds the nodes of one tree that the last forward was fed.
+  void add_rows(const DraftRequest& r, int request, DraftTree& tree, std::size_t depth, Level& level) {
+    level.fed.push_back({request, depth, int(level.rows.size()), 1});
+    for (const int node : fed_at(cut(r), depth)) add_row(r, tree, node, level);
   }
 
   // The row of the distribution after a node.
   int add_row(const DraftRequest& r, DraftTree& tree, int node, Level& level) const {
     const bool ranks = options_.ranks(*r.sequence);
     level.rows.push_back({r.sequence, &tree, node, ranks ? Warp{1} : options_.warp(*r.sequence)});
+    level.least.push_back(r.budget.confidence);
     if (ranks) level.ranked = int(level.rows.size()), level.ranks = std::max(level.ranks, 1);
     return int(level.rows.size()) - 1;
+  }
+
+  // Nothing hangs below nodes where the draft is unsure.
+  void end_unsure(std::span<const DraftRequest> requests, const Level& level, const Distributions& distributions) {
+    if (own_.empty()) return;
+    const std::vector<bool> sure = confidence_.sure(distributions, level.rows, level.least);
+    std::map<SequenceId, std::vector<int>> ends;
+    for (const Level::Fed& f : level.fed) {
+      const DraftRequest& r = requests[std::size_t(f.request)];
+      int row = f.row;
+      for (const int node : fed_at(cut(r), f.depth)) {
+        if (!sure[std::size_t(row)]) ends[r.sequence->id].push_back(node);
+        row += f.step;
+      }
+    }
+    for (const auto& [id, nodes] : ends) own_.at(id).end_at(nodes);
   }
 
   void add_children(const DraftRequest& r, DraftTree& tree, int node, std::size_t depth, int row, Level& level) {
@@ -155,7 +195,9 @@ class DraftsTree : public Drafter {
     if (ranks) level.ranks = std::max(level.ranks, int(children.size()));
     for (int rank = 0; rank < int(children.size()); ++rank) {
       const int child = children[std::size_t(rank)], number = c.nodes[std::size_t(child)].number;
-      level.children.push_back({begin + child, ranks ? row : -1, rank, drawn_.row<Token>(begin + number)});
+      const bool moves = !model_->marginals() && child >= c.fed.back() && own_.contains(r.sequence->id);
+      level.children.push_back(
+          {begin + child, ranks ? row : -1, rank, drawn_.row<Token>(begin + number), moves ? begin + number : -1});
       if (!ranks) add_draw(r.draw(number, int(depth) + 1, rank), row, begin + number, level);
     }
     if (!ranks && !children.empty()) level.parents.push_back({&tree, node, row});
@@ -173,7 +215,22 @@ class DraftsTree : public Drafter {
     level.draws.push_back(draw);
   }
 
-  void find_tokens(const Level& level, const Distributions& distributions) {
+  void find_tokens(std::span<const DraftRequest> requests, std::span<DraftTree> trees, Level& level,
+                   const Distributions& distributions) {
+    end_unsure(requests, level, distributions);
+    for (const Level::Fed& f : level.fed) {
+      const DraftRequest& r = requests[std::size_t(f.request)];
+      if (f.depth >= cut(r).fed.size()) continue;
+      int row = f.row;
+      for (const int node : fed_at(cut(r), f.depth)) {
+        add_children(r, trees[std::size_t(f.request)], node, f.depth, row, level);
+        row += f.step;
+      }
+    }
+    if (!level.children.empty()) place(level, distributions);
+  }
+
+  void place(const Level& level, const Distributions& distributions) {
     Tensor ranked;
     if (level.ranked > 0) {
       const Shape shape{level.ranked, level.ranks};
@@ -181,18 +238,45 @@ class DraftsTree : public Drafter {
       backend_.rank(distributions.slice(0, level.ranked), level.ranks, ranked, backend_.allocate(shape, DType::f32));
     }
     if (!level.draws.empty()) backend_.draw(distributions, level.draws, {});
-    staging_.begin(tokens_.dim(0) * 8 + Staging::kAlignment);
-    const auto at = staging_.array(tokens_.shape(), DType::u64);
-    std::ranges::fill(at.host.values<std::uint64_t>(), 0);  // all other elements keep their tokens
-    for (const Level::Child& c : level.children)
-      *at.host.row<const Token*>(c.element) = c.row < 0 ? c.drawn : ranked.row<Token>(c.row) + c.rank;
+    const Staging::Array at = begin_places();
+    for (const Level::Child& c : level.children) {
+      const Token* const from = c.row < 0 ? c.drawn : ranked.row<Token>(c.row) + c.rank;
+      (c.leaf < 0 ? *at.host.row<const Token*>(c.element) : leaves_[std::size_t(c.leaf)]) = from;
+    }
     staging_.push();
     backend_.pick(tokens_, at.device, tokens_, distributions.vocab());
+    if (!leaves_.empty()) ranked_.push_back(ranked);
     for (const Level::Parent& p : level.parents) {
       std::vector<Distributions>& q = p.tree->q.distributions;
       q.resize(std::size_t(p.node) + 1);
       q.back() = distributions.slice(p.row, 1);
     }
+  }
+
+  // Where the tokens of all trees come from: nowhere yet, so that all keep what they have.
+  Staging::Array begin_places() {
+    staging_.begin(tokens_.dim(0) * 8 + Staging::kAlignment);
+    const Staging::Array at = staging_.array(tokens_.shape(), DType::u64);
+    std::ranges::fill(at.host.values<std::uint64_t>(), 0);
+    return at;
+  }
+
+  // Leaves come behind all nodes that are fed, and how many these are is known at the end where trees may end early.
+  void place_leaves(std::span<const DraftRequest> requests, std::span<const DraftTree> trees,
+                    std::span<const int> drafted) {
+    if (leaves_.empty() || model_->marginals()) return;
+    const Staging::Array at = begin_places();
+    for (const int i : drafted) {
+      const auto own = own_.find(requests[std::size_t(i)].sequence->id);
+      if (own == own_.end()) continue;
+      const TreeShape::Cut& c = own->second;
+      const std::int64_t begin = trees[std::size_t(i)].tokens.data<Token>() - tokens_.data<Token>();
+      for (int n = c.fed.back(); n < int(c.nodes.size()); ++n)
+        *at.host.row<const Token*>(begin + n) = leaves_[std::size_t(begin + c.nodes[std::size_t(n)].number)];
+    }
+    staging_.push();
+    backend_.pick(tokens_, at.device, tokens_, model_->info().vocab);
+    ranked_.clear();
   }
 
   // Grows the tree to `nodes` nodes of its shape.
@@ -206,7 +290,11 @@ class DraftsTree : public Drafter {
   std::unique_ptr<LevelModel> model_;
   TreeOptions options_;
   std::map<std::pair<int, int>, TreeShape::Cut> cuts_;  // by a budget's nodes and depth
-  Tensor tokens_, drawn_;                               // i32 [nodes of all trees] of this call of draft()
+  std::map<SequenceId, TreeShape::Cut> own_;  // of sequences whose trees may end early in this call of draft()
+  Tensor tokens_, drawn_;                     // i32 [nodes of all trees] of this call
+  std::vector<const Token*> leaves_;          // by the number of a leaf: where its token is, till it has a place
+  std::vector<Tensor> ranked_;                // what these lie in
+  Confidence confidence_;
   Staging staging_;
 };
 
@@ -254,7 +342,7 @@ std::vector<Option> tree_options() {
 Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const ModelInfo& target, bool marginals) {
   const TreeOptions options = read_options(o, drafter, marginals);
   if (target.positions > 0) expect_within_context(options.shape, target, drafter);
-  return {{.proposes = options.proposes(), .whole = options.cut ? Budget{} : options.shape.whole()},
+  return {{.proposes = options.proposes(), .confidence = true, .whole = options.cut ? Budget{} : options.shape.whole()},
           [options, drafter](Host& host, std::unique_ptr<LevelModel> model) {
             expect_within_context(options.shape, model->info(), drafter);
             expect_levels(options, *model, drafter);

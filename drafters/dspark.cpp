@@ -1,5 +1,6 @@
 // A DFlash head whose logits are corrected, token after token, by the token drafted before: so each is drawn from its
 // true conditional, although the head runs once (DSpark, arXiv 2607.05147).
+#include "drafters/confidence.h"
 #include "drafters/drafters.h"
 #include "drafters/heads/block_drafter.h"
 #include "framework/components/round_model.h"
@@ -10,7 +11,7 @@ namespace {
 class DSpark : public Drafter {
  public:
   DSpark(Host& host, BlockDrafting drafting)
-      : backend_(host.backend()), drafting_(std::move(drafting)), staging_(host.backend()) {}
+      : backend_(host.backend()), drafting_(std::move(drafting)), confidence_(backend_), staging_(backend_) {}
 
   void forget(const Sequence& sequence) override { drafting_.model.forget(sequence); }
 
@@ -21,7 +22,8 @@ class DSpark : public Drafter {
     for (const int i : round.active) longest = std::max(longest, drafts(requests[std::size_t(i)]));
     if (longest == 0) return trees;
     stage(requests, round, trees, longest);
-    for (int depth = 1; depth <= longest; ++depth) extend(requests, round, trees, depth);
+    for (int depth = 1; depth <= longest; ++depth)
+      if (!extend(requests, round, trees, depth)) break;
     return trees;
   }
 
@@ -46,8 +48,9 @@ class DSpark : public Drafter {
     known_ = known.device, at_ = at.device;
   }
 
-  // Draws the tokens of one depth in all blocks that reach it.
-  void extend(std::span<const DraftRequest> requests, const BlockModel::Round& round, std::span<DraftTree> trees,
+  // Draws the tokens of one depth in all blocks that reach it; false where none does, since all are unsure before
+  // (Budget::confidence).
+  bool extend(std::span<const DraftRequest> requests, const BlockModel::Round& round, std::span<DraftTree> trees,
               int depth) {
     const std::int64_t n = std::int64_t(round.active.size());
     const Tensor before = backend_.allocate({n}, DType::i32), logits = drafting_.model.logits(round, depth);
@@ -55,27 +58,33 @@ class DSpark : public Drafter {
                   drafting_.model.info().vocab);
     drafting_.head->correct(backend_, logits, before);
     std::vector<DistributionAfter> rows;
-    std::vector<TokenDraw> draws;
+    std::vector<float> least;  // of chains that may still grow
     for (const int i : round.active) {
       const DraftRequest& r = requests[std::size_t(i)];
-      DraftTree& tree = trees[std::size_t(i)];
-      if (depth <= drafts(r)) {
-        draws.push_back(r.draw(depth, depth));
-        draws.back().row = std::int32_t(rows.size()), draws.back().to = tree.tokens.row<Token>(depth);
-      }
+      const DraftTree& tree = trees[std::size_t(i)];
       rows.push_back({r.sequence, &tree, tree.nodes - 1, draft_warp(*r.sequence, drafting_.temperature)});
+      least.push_back(depth <= drafts(r) && tree.nodes == depth ? r.budget.confidence : 0);
     }
     const Distributions distributions = drafting_.model.distributions(logits, rows);
-    backend_.draw(distributions, draws, {});
-    for (const TokenDraw& d : draws) {
-      DraftTree& tree = trees[std::size_t(round.active[std::size_t(d.row)])];
+    const std::vector<bool> sure = confidence_.sure(distributions, rows, least);
+    std::vector<TokenDraw> draws;
+    for (std::size_t b = 0; b < round.active.size(); ++b) {
+      const DraftRequest& r = requests[std::size_t(round.active[b])];
+      DraftTree& tree = trees[std::size_t(round.active[b])];
+      if (!sure[b] || depth > drafts(r) || tree.nodes < depth) continue;
+      draws.push_back(r.draw(depth, depth));
+      draws.back().row = std::int32_t(b), draws.back().to = tree.tokens.row<Token>(depth);
       tree.grow(depth - 1, Drawn::chain);
-      tree.q.distributions.push_back(distributions.slice(d.row, 1));
+      tree.q.distributions.push_back(distributions.slice(int(b), 1));
     }
+    if (draws.empty()) return false;
+    backend_.draw(distributions, draws, {});
+    return true;
   }
 
   Backend& backend_;
   BlockDrafting drafting_;
+  Confidence confidence_;
   Staging staging_;
   Tensor known_, at_;  // i32, u64 [depths, blocks]: Backend::pick
 };

@@ -1,6 +1,7 @@
 // A smaller model drafts a chain in one forward: it reads the tokens that it lacks and then mask tokens, and the
 // distribution at each mask is that of the next token but so many (An et al. 2025, PARD, arXiv 2504.18583). No draft
 // knows the tokens of the ones before it, so each is drawn from a marginal. Rows of masks are never kept.
+#include "drafters/confidence.h"
 #include "drafters/drafters.h"
 #include "framework/components/round_model.h"
 #include "kernels/error.h"
@@ -11,7 +12,11 @@ namespace {
 class Pard : public Drafter {
  public:
   Pard(Host& host, RoundModel model, Token mask, std::optional<float> temperature)
-      : backend_(host.backend()), model_(std::move(model)), mask_(mask), temperature_(temperature) {}
+      : backend_(host.backend()),
+        model_(std::move(model)),
+        confidence_(backend_),
+        mask_(mask),
+        temperature_(temperature) {}
 
   void forget(const Sequence& sequence) override { model_.forget(sequence); }
 
@@ -26,24 +31,29 @@ class Pard : public Drafter {
     const Output out = model_.run(segments);
     if (active.empty()) return trees;
     std::vector<DistributionAfter> rows;
-    std::vector<TokenDraw> draws;
+    std::vector<float> least;
     for (const int i : active)
       for (int node = 0; node < fed[std::size_t(i)].nodes; ++node) {
         const DraftRequest& r = requests[std::size_t(i)];
         rows.push_back({r.sequence, &fed[std::size_t(i)], node, draft_warp(*r.sequence, temperature_)});
-        draws.push_back(r.draw(node + 1, node + 1));
-        draws.back().to = trees[std::size_t(i)].tokens.row<Token>(node + 1);
+        least.push_back(r.budget.confidence);
       }
     const Distributions distributions = model_.distributions(out, rows);
-    backend_.draw(distributions, draws, {});
-    int row = 0;
+    const std::vector<bool> sure = confidence_.sure(distributions, rows, least);
+    std::vector<TokenDraw> draws;
+    std::size_t row = 0;
     for (const int i : active) {
       DraftTree& tree = trees[std::size_t(i)];
-      for (int node = 0; node < fed[std::size_t(i)].nodes; ++node) {
-        tree.grow(node, Drawn::marginals);
-        tree.q.distributions.push_back(distributions.slice(row++, 1));
+      const std::size_t end = row + std::size_t(fed[std::size_t(i)].nodes);
+      for (; row < end && sure[row]; ++row) {
+        const int node = tree.grow(tree.nodes - 1, Drawn::marginals);
+        tree.q.distributions.push_back(distributions.slice(int(row), 1));
+        draws.push_back(requests[std::size_t(i)].draw(node, node));
+        draws.back().row = std::int32_t(row), draws.back().to = tree.tokens.row<Token>(node);
       }
+      row = end;
     }
+    if (!draws.empty()) backend_.draw(distributions, draws, {});
     return trees;
   }
 
@@ -52,6 +62,7 @@ class Pard : public Drafter {
 
   Backend& backend_;
   RoundModel model_;
+  Confidence confidence_;
   Token mask_;
   std::optional<float> temperature_;
 };
@@ -72,19 +83,20 @@ Token mask_of(const nlohmann::json& o, const ModelInfo& model) {
 }  // namespace
 
 Entry<Drafter> pard() {
-  return {"a chain from one forward of a smaller model that reads mask tokens",
-          "arXiv 2504.18583",
-          with_model({{"mask", "integer", nullptr, "the mask token; null: \"pard_token\" of the model's config.json",
-                       true, 0, 1 << 24},
-                      draft_temperature()}),
-          [](const nlohmann::json& o, Host& host) {
-            std::shared_ptr<Model> model = host.load(ModelChoice::read(o.at("model")));
-            const Token mask = mask_of(o, model->info());
-            return std::make_unique<Pard>(host, RoundModel(host, std::move(model)), mask,
-                                          read_draft_temperature(o, "pard"));
-          },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::marginals}}; },
-          {{{"mask", 0}}, {{"mask", 1}, {"temperature", 0.5}}}};
+  return {
+      "a chain from one forward of a smaller model that reads mask tokens",
+      "arXiv 2504.18583",
+      with_model({{"mask", "integer", nullptr, "the mask token; null: \"pard_token\" of the model's config.json", true,
+                   0, 1 << 24},
+                  draft_temperature()}),
+      [](const nlohmann::json& o, Host& host) {
+        std::shared_ptr<Model> model = host.load(ModelChoice::read(o.at("model")));
+        const Token mask = mask_of(o, model->info());
+        return std::make_unique<Pard>(host, RoundModel(host, std::move(model)), mask,
+                                      read_draft_temperature(o, "pard"));
+      },
+      [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::marginals}, .confidence = true}; },
+      {{{"mask", 0}}, {{"mask", 1}, {"temperature", 0.5}}}};
 }
 
 }  // namespace foretoken

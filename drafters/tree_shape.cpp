@@ -142,4 +142,24 @@ TreeShape::Cut TreeShape::cut(const Budget& budget) const {
   return c;
 }
 
+void TreeShape::Cut::end_at(std::span<const int> ends) {
+  std::vector<bool> ended(nodes.size(), false);
+  for (const int n : ends) ended[std::size_t(n)] = true;
+  std::vector<int> index(nodes.size(), -1);
+  Cut left;
+  left.fed.assign(fed.size(), 0), left.nodes.reserve(nodes.size());
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    const int parent = nodes[n].parent, above = parent < 0 ? -1 : index[std::size_t(parent)];
+    if (parent >= 0 && (above < 0 || ended[std::size_t(parent)])) continue;
+    index[n] = int(left.nodes.size());
+    left.nodes.push_back({above, nodes[n].number});
+    for (std::size_t depth = 0; depth < fed.size(); ++depth) left.fed[depth] += int(n) < fed[depth];
+  }
+  while (left.fed.size() > 1 && left.fed.back() == left.fed[left.fed.size() - 2]) left.fed.pop_back();
+  left.children.resize(std::size_t(left.fed.back()));
+  for (std::size_t n = 1; n < left.nodes.size(); ++n)
+    left.children[std::size_t(left.nodes[n].parent)].push_back(int(n));
+  *this = std::move(left);
+}
+
 }  // namespace foretoken

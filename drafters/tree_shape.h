@@ -1,6 +1,7 @@
 // The fixed shape of a draft tree, as users write it and as a drafter grows it. This module must not know tokens,
 // distributions or models.
 #pragma once
+#include <span>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -41,6 +42,10 @@ class TreeShape {
     std::vector<Node> nodes;
     std::vector<int> fed{1};  // nodes [fed[d - 1], fed[d]) are the fed nodes of depth d; [0, fed[0]) is the root
     std::vector<std::vector<int>> children;  // [fed.back()]: of each fed node, by rank
+
+    // Takes away all that hangs below these nodes, which are fed. Fed nodes above, and of the first of their levels,
+    // keep their places.
+    void end_at(std::span<const int> ends);
   };
   Cut cut(const Budget& budget) const;
 

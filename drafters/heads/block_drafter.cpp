@@ -54,7 +54,7 @@ Entry<Drafter> block_entry(BlockKind kind) {
                               read_draft_temperature(o, kind.name)});
           },
           [kind, head](const nlohmann::json& o, const ModelInfo& target) {
-            Needs needs{.proposes = {kind.draws}};
+            Needs needs{.proposes = {kind.draws}, .confidence = true};
             if (!target.kv.layers.empty()) needs.hidden = head.taps(read_head(head, o, target), target);
             return needs;
           },

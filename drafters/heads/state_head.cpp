@@ -19,7 +19,7 @@ StateHead::StateHead(Backend& backend, const ModelConfig& c, const Ends& ends, c
 
 void StateHead::draw_only(Backend& backend, int rows) {
   if (rows == 0) return;
-  if (!head_) head_ = ends_.head;
+  if (!head_) head_ = ends_.head, shares_head_ = true;
   std::vector<float> bias(std::size_t(head_.out), -std::numeric_limits<float>::infinity());
   std::fill_n(bias.begin(), rows, 0.0f);
   head_.bias = backend.upload(Tensor::host_copy<float>(bias, DType::f32));
@@ -30,7 +30,8 @@ void StateHead::expect_states(const Rows& rows) const {
 }
 
 std::int64_t StateHead::read_bytes(bool) const {
-  return info_.weight_bytes - (own_embedding_ ? embedding_.bytes() : 0) + (own_head_ ? 0 : ends_.head.bytes());
+  return info_.weight_bytes - (own_embedding_ ? embedding_.bytes() : 0) +
+         (head_ && !shares_head_ ? 0 : ends_.head.bytes());
 }
 
 Output StateHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {

@@ -41,6 +41,7 @@ class StateHead : public Model {
   Tensor frequencies_;       // f32 [head_size / 2]
   Weight embedding_, head_;  // absent: the target's
   bool own_embedding_ = false;
+  bool shares_head_ = false;  // head_ is the target's with a bias
   Tensor ids_;                // i32 [draft vocabulary]: tokens of the target; absent where it is the same
   Tensor norm_;               // f32 [width], before the head; absent: none
   bool norm_output_ = false;  // features are behind that norm

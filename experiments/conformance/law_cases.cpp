@@ -2,6 +2,7 @@
 #include "experiments/conformance/law_cases.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "experiments/conformance/options.h"
 #include "experiments/conformance/scripted_drafter.h"
@@ -14,6 +15,14 @@ Subject under_length(const Candidate& c, int length, int nodes) {
   if (c.own_policy) return s;
   s.configs.policy = {{"name", "fixed"}, {"length", length}};
   if (nodes > 0) s.configs.policy["nodes"] = nodes;
+  return s;
+}
+
+// The same, where drafts end as soon as the draft is unsure: often, of the distributions of this kit.
+static std::optional<Subject> where_sure(const Candidate& c, int length, int nodes = 0) {
+  if (c.own_policy || !c.needs.confidence) return std::nullopt;
+  Subject s = under_length(c, length, nodes);
+  s.configs.policy["confidence"] = 0.5;
   return s;
 }
 
@@ -49,6 +58,10 @@ Cases exact_cases(const Candidate& c, const Environment& e) {
   ExactCase two{.target = {.vocab = 2, .seed = 23, .impossible = 0.1}, .prompts = {{0, 1}, {0, 1}}, .tokens = 2};
   if (c.own_policy) two.max_new_tokens = 3;
   all.push_back({"two sequences at once", [s = under_length(c, 2), two] { return exact(s, two); }});
+  if (const auto sure = where_sure(c, 3)) {
+    const ExactCase ends{.target = {.vocab = 3, .order = 2, .seed = 17}, .prompts = {{1, 0, 1, 0}}, .tokens = 3};
+    all.push_back({"drafts that end where the draft is unsure", [s = *sure, ends] { return exact(s, ends); }});
+  }
   return all;
 }
 
@@ -133,6 +146,8 @@ Cases causal_cases(const Candidate& c, const Environment&) {
   // The law `exact` enumerates the first levels alone.
   add("12 levels", under_length(c, 12, 24), 3, random_requests(2, 3, 10, 16, 11));
   add("a long prompt", under_length(c, 2, 5), 4, one_long_request(4, 8));
+  if (const auto sure = where_sure(c, 4, 16))
+    add("drafts that end where the draft is unsure", *sure, 3, random_requests(3, 3, 10, 12, 11));
   for (const OtherCandidate& other : with_other_options(c)) {
     if (c.own_policy) continue;
     all.push_back(whole_run(other.candidate, other.options + ", budgets of all sizes", 4));

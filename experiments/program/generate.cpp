@@ -255,6 +255,7 @@ int generate(const GenerateOptions& options) {
   else
     figures.print();
   if (!engine->needs().proposes.empty()) figures.tell_no_draft();
+  if (const std::string doubt = engine->doubt(); !doubt.empty()) spdlog::warn("{}", doubt);
   return interrupted() ? kInterruptedExit : failed ? 1 : 0;
 }
 

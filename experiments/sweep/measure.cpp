@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "experiments/sweep/books.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/conversations.h"
@@ -72,6 +74,7 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
                  const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
   Books books(jobs, loop, engine.target().cache());
   EngineMemory memory(engine);
+  const bool doubted = !engine.doubt().empty();  // and said so
   const auto tell = [&] { after_step(double(books.finished()) / double(jobs.size())); };
   Submissions submissions(engine, jobs, loop, books);
   auto last = submissions.start();
@@ -100,6 +103,10 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
   // Until the last step ended, as the requests' shares are: what follows it is bookkeeping.
   Measured found = books.close(seconds(last - submissions.start()));
   found.measure["memory"] = memory.figures();
+  if (const std::string doubt = engine.doubt(); !doubt.empty()) {
+    found.measure["doubt"] = doubt;
+    if (!doubted) spdlog::warn("{}", doubt);
+  }
   return found;
 }
 

@@ -68,7 +68,8 @@ struct Needs {
   // it.
   bool views_target = false;
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
-  bool waits = false;       // draft() waits for the device, at most once a level of the budget
+  bool waits = false;       // draft() waits for the device, at most once a level of the budget; without it too where
+                            // the budget sets Budget::confidence
   Budget whole = {};        // the least that lets it draft the shape that a user asked for; {}: it fits any budget
 };
 

@@ -125,7 +125,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
   const Scheduler::Rows rows = step_rows(options_, most_, judged_rows(options_, info.vocab));
   options_.step_rows = rows.all;
   scheduler_ = {options_.batch, rows};
-  wanted_ = {soundness_.raw, needs_.ranks, options_.check};
+  wanted_ = {soundness_.raw, needs_.ranks, options_.check, soundness_.acceptance != Acceptance::other};
 }
 
 Engine::~Engine() = default;
@@ -174,6 +174,8 @@ StepReport Engine::step() {
   const double known = backend_.clock();
 
   draft_readback_.store();
+  first_drafts_.add(read);
+  wanted_.chances = wanted_.chances && !first_drafts_.measured();
   const std::vector<Outcome> outcomes =
       deliver({plan, trees, read, target_.info(), drafter_name_, verifier_name_}, queues_, report);
   tell_drafter(outcomes);

@@ -11,6 +11,7 @@
 #include "framework/components/registry.h"
 #include "framework/components/step_report.h"
 #include "framework/engine/draft_readback.h"
+#include "framework/engine/first_drafts.h"
 #include "framework/engine/judging.h"
 #include "framework/engine/scheduler.h"
 
@@ -88,6 +89,9 @@ class Engine : private Scheduler::Memory {
   const PagePool& pool() const { return pool_; }
   CachedModel& target() { return target_; }
   const Host& host() const { return host_; }
+  // One sentence where the first drafts were accepted far less often than their own probabilities expect (FirstDrafts),
+  // as those of a head that computes something else than it was trained for; else empty.
+  std::string doubt() const { return first_drafts_.doubt(drafter_name_); }
 
  private:
   int unseen(const Sequence& sequence) override;
@@ -120,6 +124,7 @@ class Engine : private Scheduler::Memory {
   Host host_;
   DraftReadback draft_readback_;
   Judging judging_;
+  FirstDrafts first_drafts_;
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;

@@ -4,6 +4,8 @@
 #include <new>
 #include <vector>
 
+#include "framework/components/first_chances.h"
+
 namespace foretoken {
 namespace {
 
@@ -49,7 +51,8 @@ Readback Judging::judge(const Plan& plan, std::span<const DraftTree> all, const 
   if (j.logprobs)
     log_probabilities(backend_, trials, verdicts, backend_.upload(Tensor::host_copy<std::uint8_t>(j.warped, DType::u8)),
                       own);
-  Readback read = read_back(verdicts, trials.tokens(), add_up(trials, wanted.sums), ranked(raw, wanted.ranks));
+  Readback read = read_back({verdicts, trials.tokens(), ranked(raw, wanted.ranks), add_up(trials, wanted.sums),
+                             chances(trials, wanted.chances)});
   read.failures = std::move(failures);
   return read;
 }
@@ -66,6 +69,14 @@ Tensor Judging::add_up(const Trials& trials, bool always) {
   return sums;
 }
 
+Tensor Judging::chances(const Trials& trials, bool wanted) {
+  const auto drawn = [](const DraftTree& t) { return !t.q.distributions.empty(); };
+  if (!wanted || std::ranges::none_of(trials.trees(), drawn)) return {};
+  const Tensor all = backend_.allocate({std::int64_t(trials.count())}, DType::f32);
+  first_chances(backend_, trials, all);
+  return all;
+}
+
 // The most probable tokens at every node.
 Tensor Judging::ranked(const Distributions& raw, int ranks) {
   if (ranks == 0) return {};
@@ -75,9 +86,9 @@ Tensor Judging::ranked(const Distributions& raw, int ranks) {
   return best;
 }
 
-Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const Tensor& sums, const Tensor& ranks) {
+Readback Judging::read_back(const Readback& d) {
   std::int64_t bytes = 0;
-  for (const Tensor* from : {&verdicts, &tokens, &sums, &ranks})
+  for (const Tensor* from : {&d.verdicts, &d.tokens, &d.ranks, &d.sums, &d.chances})
     if (*from) bytes += from->bytes() + Staging::kAlignment;
   readback_staging_.begin(bytes);
   const auto fetched = [&](const Tensor& from) {
@@ -86,7 +97,7 @@ Readback Judging::read_back(const Tensor& verdicts, const Tensor& tokens, const 
     backend_.fetch(from, to);
     return to;
   };
-  return {fetched(verdicts), fetched(tokens), fetched(ranks), fetched(sums)};
+  return {fetched(d.verdicts), fetched(d.tokens), fetched(d.ranks), fetched(d.sums), fetched(d.chances)};
 }
 
 Failures Judging::verify(const Trials& trials, const Judge& judge, const Tensor& verdicts) {

@@ -18,6 +18,7 @@ struct Readback {
   Tensor tokens;        // i32 [nodes of their trees], one tree after another
   Tensor ranks;         // i32 [nodes of their trees, Judging::Wanted::ranks]; absent where ranks = 0
   Tensor sums;          // f32 [nodes of their trees]: proposal_sums; absent where q was not added up
+  Tensor chances;       // f32 [judged sequences]: first_chances; absent where they are not wanted
   Failures failures{};  // of the verifier, one for each judged sequence; empty where none failed
 };
 
@@ -35,6 +36,7 @@ class Judging {
     bool raw = false;   // Soundness::raw of the verifier
     int ranks = 0;      // Needs::ranks of the drafter
     bool sums = false;  // Readback::sums of every step, not only of the first ones
+    bool chances = false;
   };
   // `trees` has one tree for each scheduled sequence. `out`: logits f32 [nodes, vocab] of the judged sequences' trees,
   // one after another. Without logits an empty Readback is returned.
@@ -46,7 +48,8 @@ class Judging {
   Failures verify_alone(const Trials& trials, const Judge& judge, const Tensor& verdicts);
   Tensor add_up(const Trials& trials, bool always);
   Tensor ranked(const Distributions& raw, int ranks);
-  Readback read_back(const Tensor& verdicts, const Tensor& tokens, const Tensor& sums, const Tensor& ranks);
+  Tensor chances(const Trials& trials, bool wanted);
+  Readback read_back(const Readback& on_device);
 
   Backend& backend_;
   NodeDistributions distributions_;

@@ -42,8 +42,9 @@ struct TreeScenario {
   std::string verifier = "speculative_sampling";
 
   Subject subject(const json& drafter) const {
-    return {all_registries(),
-            {drafter, {{"name", "fixed"}, {"length", budget.depth}, {"nodes", budget.nodes}}, {{"name", verifier}}}};
+    const json policy{
+        {"name", "fixed"}, {"length", budget.depth}, {"nodes", budget.nodes}, {"confidence", budget.confidence}};
+    return {all_registries(), {drafter, policy, {{"name", verifier}}}};
   }
   TableModel draft_of(const std::string& name) const { return TableModel(named_table(name, target)); }
 };

@@ -78,13 +78,17 @@ TEST(CheckWords, APolicyIsCheckedBesideADrafterOfItsPluginWhereThatHasOne) {
 }
 
 TEST(CheckWords, ConfidenceThatNoDrafterServesIsOneSentence) {
-  const Registries r = with_demanding_policy(all_registries());
+  const Registries all = with_demanding_policy(all_registries());
+  Registries r;
+  r.drafters.add("ngram", all.drafters.find({{"name", "ngram"}}));
+  r.policies.add("demanding", all.policies.find({{"name", "demanding"}}));
   EXPECT_TRUE(says(sentence_of([&] { candidates({r, nullptr, {{"name", "demanding"}}, nullptr}); }),
                    "the policy 'demanding' sets Budget::confidence, which no drafter", "--drafter"));
-  EXPECT_TRUE(says(sentence_of([&] { candidates({r, kDraftModel, {{"name", "demanding"}}, nullptr}); }),
-                   "the policy 'demanding' sets Budget::confidence, which the drafter 'draft_model' does not serve"));
-  const auto all = candidates({with_correct_plugins(all_registries()), nullptr, {{"name", "demanding"}}, nullptr});
-  EXPECT_EQ(drafters_of(all), std::set<std::string>{"confident"});
+  const json ngram{{"name", "ngram"}};
+  EXPECT_TRUE(says(sentence_of([&] { candidates({all, ngram, {{"name", "demanding"}}, nullptr}); }),
+                   "the policy 'demanding' sets Budget::confidence, which the drafter 'ngram' does not serve"));
+  EXPECT_EQ(drafters_of(candidates({all, nullptr, {{"name", "demanding"}}, nullptr})),
+            std::set<std::string>{"draft_model"});
 }
 
 TEST(CheckWords, ANeedThatNothingServesIsOneSentence) {

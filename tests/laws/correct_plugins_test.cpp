@@ -63,7 +63,7 @@ TEST(CorrectPlugins, BudgetsOfManyLevels) {
 
 TEST(CorrectPlugins, APolicyThatSetsConfidenceIsCheckedBesideADrafterThatServesIt) {
   const std::vector<std::string> laws{"exact", "memory", "greedy"};
-  const CheckReport report = checked(nullptr, {{"name", "demanding"}}, kSampling, laws);
+  const CheckReport report = checked({{"name", "confident"}}, {{"name", "demanding"}}, kSampling, laws);
   expect_holds(report, laws);
   for (const std::string& subject : report.subjects)
     EXPECT_TRUE(subject.starts_with("confident, demanding")) << subject;

@@ -51,7 +51,8 @@ TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {
 TEST(RegistryTest, options_are_checked_and_filled) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(r.policies.complete({{"name", "fixed"}}), (json{{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}}));
+  EXPECT_EQ(r.policies.complete({{"name", "fixed"}}),
+            (json{{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}, {"confidence", 0}}));
   EXPECT_NE(test::sentence_of([&] {
               r.policies.complete({{"name", "fixed"}, {"lenght", 3}});
             }).find("did you mean 'length'?"),

@@ -91,7 +91,7 @@ struct Ranked {
   }
 };
 
-struct Raw : Offers {
+struct RawOffers : Offers {
   Raw() {
     configs = {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "mine"}}};
     judge(true);
@@ -112,7 +112,7 @@ struct Raw : Offers {
   }
 };
 
-TEST_F(Raw, ARuleReadsTheRawDistributionWhateverTheWarp) {
+TEST_F(RawOffers, ARuleReadsTheRawDistributionWhateverTheWarp) {
   EXPECT_EQ(text(0), expected());
   EXPECT_EQ(text(0.7f), expected());
   judge(false);
@@ -121,7 +121,7 @@ TEST_F(Raw, ARuleReadsTheRawDistributionWhateverTheWarp) {
   EXPECT_TRUE(says(failed.failure, "Trial::raw", "set Soundness::raw")) << failed.failure;
 }
 
-TEST_F(Raw, DistributionsHaveThePenalties) {
+TEST_F(RawOffers, DistributionsHaveThePenalties) {
   const Tokens without = expected();
   penalties.logit_bias = {{4, 3}}, penalties.frequency_penalty = 1.5f;
   EXPECT_NE(expected(), without);
@@ -139,7 +139,7 @@ struct RefusesTwo {
 };
 
 // The rule is then called with each trial alone.
-TEST_F(Raw, AreOfTheOwnRowsBesideASequenceThatFails) {
+TEST_F(RawOffers, AreOfTheOwnRowsBesideASequenceThatFails) {
   registries.verifiers.replace("mine", {"", "", {}, [](const json&, Host&) {
                                           return std::make_unique<RuleVerifier<RefusesTwo>>(
                                               Soundness{.takes = {Drawn::certain}, .raw = true}, RefusesTwo{{2}});

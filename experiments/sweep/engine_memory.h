@@ -17,8 +17,8 @@ class EngineMemory {
   // Bytes: "target_weights" and "draft_weights", embeddings included, each model once and the target's not as a
   // draft's; "cache": the pool of pages, "cache_used": the most of it that was in use; "states_per_token": what a
   // token's hidden states take of it in the target's pages; "scratch": the most that steps held besides (activations,
-  // those of replayed forwards too; logits and features, also such as a model kept from an earlier engine; distributions), null
-  // where the device does not count.
+  // those of replayed forwards too; logits and features, also such as a model kept from an earlier engine;
+  // distributions), null where the device does not count.
   nlohmann::json figures() const;
 
  private:

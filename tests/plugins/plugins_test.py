@@ -134,7 +134,8 @@ class Plugins(unittest.TestCase):
     def test_the_sweeps_of_the_templates_run(self):
         small = ("/workload/limit=2", "/workload/max_new_tokens=6", "/measure/repeats=1", "/measure/warmup=false",
                  "/engine/device=cpu", "/engine/threads=1")
-        for name, runs in (("bigram", 4), ("branches", 3), ("small_model", 4), ("linear_head", 6), ("running_rate", 6), ("lenient", 6)):
+        for name, runs in (("bigram", 4), ("branches", 3), ("small_model", 4), ("linear_head", 6),
+                           ("running_rate", 6), ("lenient", 6)):
             with self.subTest(name):
                 getattr(self, name)
                 folder = self.here / f"my {name}"

@@ -92,7 +92,7 @@ struct Ranked {
 };
 
 struct RawOffers : Offers {
-  Raw() {
+  RawOffers() {
     configs = {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "mine"}}};
     judge(true);
   }

@@ -54,7 +54,8 @@ class OwnTime {
 RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
                         std::span<const TestRequest> requests, const AfterStep& after) {
   const OwnTime time(backend);
-  Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load);
+  Engine engine(backend, models.target, subject.registries, subject.configs, scenario.engine, models.load,
+                scenario.kept);
   RunOutcome outcome;
   outcome.outputs.resize(requests.size());
   std::map<SequenceId, std::size_t> place;

@@ -75,6 +75,7 @@ struct Scenario {
   int enough = 1 << 30;                   // stop once every output has so many tokens
   int group = 0;                          // so many requests in turn end as soon as all of them have; 0: all
   std::function<void(Limits&)> limits{};  // a planted bug of the limits
+  std::shared_ptr<Kept> kept{};           // what its components share with those of other runs; absent: nothing
 };
 
 struct RunOutcome {

@@ -149,6 +149,7 @@ class Drifting : public Model {
   explicit Drifting(std::shared_ptr<Model> model) : model_(std::move(model)) {}
   const ModelInfo& info() const override { return model_->info(); }
   bool replays() const override { return true; }
+  const Ends* ends(Backend& backend) override { return model_->ends(backend); }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override {
     const Output out = model_->forward(backend, rows, kv);
     if (rows.logits && forwards_++ % 2 == 0) backend.add(rows.logits, rows.logits);
@@ -189,6 +190,7 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
   for (const Subject& s : subjects(all_registries(), 3)) {
     int recorded[2] = {};
     std::vector<Tokens> texts[2];
+    scenario.kept = std::make_shared<Kept>();  // heads and parts of the target, as the engines of a sweep share them
     for (int i : {0, 1})
       texts[i] = run_scenario(s, scenario, *backend, models, requests, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;

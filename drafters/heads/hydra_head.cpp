@@ -73,8 +73,8 @@ void HydraHead::logits_of(Backend& b, const Head& head, const Tensor& states, co
 }
 
 HydraRound::HydraRound(Host& host, std::shared_ptr<HydraHead> head)
-    : StateRound(host, host.books(head->memory(host.backend()), {head->serial(), head->info().memory()}), head->heads(),
-                 1),
+    : StateRound(host, host.books(head->path_memory(host.backend()), {head->serial(), head->info().memory()}),
+                 head->heads(), 1),
       backend_(host.backend()),
       head_(std::move(head)) {
   if (head_->prefix()) prefix_.emplace(host, head_, std::vector<Tap>{kNormed});

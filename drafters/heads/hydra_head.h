@@ -29,6 +29,9 @@ class HydraHead : public Model {
   int heads() const { return int(heads_.size()); }
   bool prefix() const { return !layers_.empty(); }
   std::int64_t read_bytes_of(int k) const;  // of head k
+  // For forwards of the heads. That of Model is the layer's: two users of one would swap memories from engine to
+  // engine.
+  std::shared_ptr<ForwardMemory> path_memory(Backend& backend) { return path_memories_.lend(backend); }
   // states f32 [rows, width], tokens i32 [rows * (k + 1)] -> the logits of head k, f32 [rows, vocab].
   void logits(Backend& backend, int k, const Tensor& states, const Tensor& tokens, const Tensor& to) const;
 
@@ -43,6 +46,7 @@ class HydraHead : public Model {
   ModelInfo info_;
   const Ends& ends_;
   std::vector<Head> heads_;
+  ForwardMemories path_memories_;
   float epsilon_ = 0;
   std::int64_t layer_bytes_ = 0;
   std::vector<DecoderLayer> layers_;  // of Hydra++: one

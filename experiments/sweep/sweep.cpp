@@ -86,6 +86,7 @@ std::string pointer_of(const std::string& setting) {
 struct Axis {
   std::string pointer;
   json values;
+  std::size_t group;  // axes of one group are walked together: all have as many values
 };
 
 bool inside(const std::string& pointer, const std::string& parent) { return pointer.starts_with(parent + "/"); }
@@ -105,23 +106,58 @@ void refuse_overlaps(const std::vector<Axis>& axes, const std::string& where) {
     }
 }
 
+void add_axis(std::vector<Axis>& axes, Axis axis, const std::string& where) {
+  if (!axis.values.is_array() || axis.values.empty())
+    throw Error(where + ": the axis '" + axis.pointer + "' must be a list of at least one value");
+  pointer(axis.pointer, where);
+  for (const Axis& other : axes) {
+    if (other.pointer == axis.pointer)
+      throw Error(where + ": the axis '" + axis.pointer + "' stands in two objects of 'axes'; take one of them out");
+    if (other.group == axis.group && other.values.size() != axis.values.size())
+      throw Error(where + ": the axes '" + other.pointer + "' and '" + axis.pointer +
+                  "' are walked together, but have " + std::to_string(other.values.size()) + " and " +
+                  std::to_string(axis.values.size()) + " values; give both as many, or an object of 'axes' each");
+  }
+  axes.push_back(std::move(axis));
+}
+
+// An object of independent axes, or a list of objects, each of axes that are walked together.
 std::vector<Axis> axes_of(const nlohmann::ordered_json& document, const std::string& where) {
   std::vector<Axis> axes;
   if (!document.contains("axes")) return axes;
-  if (!document["axes"].is_object())
-    throw Error(where + ": 'axes' must be an object of JSON pointers with lists of values");
-  for (const auto& [text, values] : document["axes"].items()) {
-    if (!values.is_array() || values.empty())
-      throw Error(where + ": the axis '" + text + "' must be a list of at least one value");
-    pointer(text, where);
-    axes.push_back({text, json(values)});
+  const nlohmann::ordered_json& all = document["axes"];
+  const auto expect_object = [&](const nlohmann::ordered_json& value) {
+    if (!value.is_object())
+      throw Error(where +
+                  ": 'axes' must be an object of JSON pointers with lists of values, or a list of such objects");
+  };
+  std::size_t group = 0;
+  if (!all.is_array()) {
+    expect_object(all);
+    for (const auto& [text, values] : all.items()) add_axis(axes, {text, json(values), group++}, where);
+  } else {
+    for (const nlohmann::ordered_json& together : all) {
+      expect_object(together);
+      for (const auto& [text, values] : together.items()) add_axis(axes, {text, json(values), group}, where);
+      ++group;
+    }
   }
   refuse_overlaps(axes, where);
   return axes;
 }
 
-// One combination. Parents are set before children, so both axes of {"/drafter": ..., "/drafter/model": ...} take
-// effect.
+// How many values the axes of each group have.
+std::vector<std::size_t> sizes_of(const std::vector<Axis>& axes) {
+  std::vector<std::size_t> sizes;
+  for (const Axis& a : axes) {
+    if (sizes.size() <= a.group) sizes.resize(a.group + 1, 1);
+    sizes[a.group] = a.values.size();
+  }
+  return sizes;
+}
+
+// One combination: the chosen value of each group. Parents are set before children, so both axes of {"/drafter": ...,
+// "/drafter/model": ...} take effect.
 Run combine(json document, const std::vector<Axis>& axes, const std::vector<std::size_t>& chosen,
             const Registries& registries, const std::string& where) {
   std::vector<std::size_t> order(axes.size());
@@ -131,7 +167,7 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
   run.axes = json::object();
   std::string with;
   for (const std::size_t i : order) {
-    const json& value = axes[i].values[chosen[i]];
+    const json& value = axes[i].values[chosen[axes[i].group]];
     put(document, axes[i].pointer, value, where);
     run.axes[axes[i].pointer] = value;
     with += (with.empty() ? ", with " : ", ") + axes[i].pointer + " = " + shown(value);
@@ -156,17 +192,17 @@ std::vector<Run> from_each_start(Run run, const Registries& registries) {
 }
 
 // A bound on the product of the axes, since a mistake could fill the memory with runs.
-void expect_few(const std::vector<Axis>& axes, std::size_t most, const std::string& where) {
+void expect_few(const std::vector<std::size_t>& sizes, std::size_t most, const std::string& where) {
   std::size_t runs = 1;
-  for (const Axis& a : axes)
-    if (__builtin_mul_overflow(runs, a.values.size(), &runs) || runs > most)
+  for (const std::size_t size : sizes)
+    if (__builtin_mul_overflow(runs, size, &runs) || runs > most)
       throw Error(where + ": the axes multiply to more than " + std::to_string(most) +
                   " runs; shorten the lists, or divide the sweep into several files");
 }
 
-bool next(std::vector<std::size_t>& chosen, const std::vector<Axis>& axes) {
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    if (++chosen[i] < axes[i].values.size()) return true;
+bool next(std::vector<std::size_t>& chosen, const std::vector<std::size_t>& sizes) {
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    if (++chosen[i] < sizes[i]) return true;
     chosen[i] = 0;
   }
   return false;
@@ -234,14 +270,15 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
                     " would have no effect; take it out of \"axes\" before setting it");
     put_setting(base, setting, where);
   }
-  expect_few(axes, most_runs, where);
+  const std::vector<std::size_t> sizes = sizes_of(axes);
+  expect_few(sizes, most_runs, where);
   std::vector<Run> runs;
   std::set<std::string> seen;
-  std::vector<std::size_t> chosen(axes.size(), 0);
+  std::vector<std::size_t> chosen(sizes.size(), 0);
   do {
     for (Run& run : from_each_start(combine(base, axes, chosen, registries, where), registries))
       if (seen.insert(run.key).second) runs.push_back(std::move(run));
-  } while (next(chosen, axes));
+  } while (next(chosen, sizes));
   refuse_shared_traces(runs, where);
   return runs;
 }

@@ -1,5 +1,6 @@
-// A sweep is a base run and axes over any of its fields: {"base": run, "axes": {JSON pointer: [values]}}. A document
-// without "base" is a single run.
+// A sweep is a base run and axes over any of its fields: {"base": run, "axes": {JSON pointer: [values]}}. Axes that are
+// walked together stand in one object of a list: "axes": [{"/policy/length": [1, 4], "/engine/batch": [64, 1]}, {...}].
+// A document without "base" is a single run.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -40,6 +40,25 @@ TEST_F(Sweeps, TakeEveryCombinationTheLastAxisFastest) {
   }
 }
 
+TEST_F(Sweeps, AxesOfOneObjectOfAListAreWalkedTogether) {
+  const auto all = runs(R"([{"/policy/length": [1, 4], "/engine/batch": [64, 2]}, {"/sampling/temperature": [0, 1]}])");
+  ASSERT_EQ(all.size(), 4u);
+  const int length[] = {1, 1, 4, 4}, batch[] = {64, 64, 2, 2}, temperature[] = {0, 1, 0, 1};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const json axes{
+        {"/policy/length", length[i]}, {"/engine/batch", batch[i]}, {"/sampling/temperature", temperature[i]}};
+    EXPECT_EQ(all[i].axes, axes);
+    EXPECT_EQ(all[i].document["engine"]["batch"], batch[i]);
+  }
+  EXPECT_TRUE(says(refusal(R"([{"/policy/length": [1, 4], "/engine/batch": [64]}])"), "'/policy/length'",
+                   "'/engine/batch'", "2 and 1 values"));
+  EXPECT_TRUE(
+      says(refusal(R"([{"/policy/length": [1]}, {"/policy/length": [2]}])"), "'/policy/length'", "two objects"));
+  EXPECT_TRUE(says(refusal("[1]"), "'axes' must be an object"));
+  EXPECT_TRUE(says(refusal("1"), "'axes' must be an object"));
+  EXPECT_TRUE(says(refusal(R"([{"/policy/length": [1, 4]}])", {"/policy/length=2"}), "is an axis"));
+}
+
 TEST_F(Sweeps, AnAxisMayBeAnObjectAndALaterOnePartOfIt) {
   const auto all = runs(R"({"/drafter/longest": [2, 5], "/drafter": [{"name": "ngram", "shortest": 1}]})");
   ASSERT_EQ(all.size(), 2u);

@@ -41,6 +41,20 @@ TEST_F(DraftBooks, have_the_forwards_of_every_model_and_head) {
   EXPECT_TRUE(with_books.contains("medusa") && with_books.contains("hydra") && with_books.contains("early_exit"));
 }
 
+// What a device recorded for one engine has the addresses of this memory.
+TEST_F(DraftBooks, memory_is_the_same_in_the_next_engine_with_these_models) {
+  for (const nlohmann::json& drafter : conformance::configurations(registries.drafters)) {
+    configs.drafter = drafter, configs.verifier = {{"name", "target_match"}}, options.pages = 256;
+    const auto kept = std::make_shared<Kept>();
+    std::vector<const ForwardMemory*> memories[2];
+    for (auto& of_engine : memories) {
+      const auto e = engine(kept);
+      for (const auto& books : e->host().books()) of_engine.push_back(&books->memory());
+    }
+    EXPECT_EQ(memories[0], memories[1]) << drafter;
+  }
+}
+
 // A block head has a forward for the block, and one for states of the target, which gives no logits.
 TEST_F(DraftBooks, of_a_block_are_of_one_forward_with_logits_a_round) {
   configs.policy = {{"name", "fixed"}, {"length", 4}};

@@ -23,8 +23,9 @@ struct EngineScenario : ::testing::Test {
                            {{"name", "fixed"}, {"length", 3}},
                            {{"name", "speculative_sampling"}}};
 
-  std::unique_ptr<Engine> engine() {
-    return std::make_unique<Engine>(*backend, models.target, registries, configs, options, models.load);
+  std::unique_ptr<Engine> engine(std::shared_ptr<Kept> kept = {}) {
+    return std::make_unique<Engine>(*backend, models.target, registries, configs, options, models.load,
+                                    std::move(kept));
   }
   static Request request(Tokens prompt, int max_new_tokens = 8, float temperature = 1) {
     Request r;

@@ -100,6 +100,9 @@ std::vector<Candidate> candidates(const Choice& choice) {
   if (is_alone(choice) && !own_verifier) keep_two(r, drafters.front(), verifiers);
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
+    // Of several examples of a policy, those that the drafter does not serve are left out.
+    const bool served = most_of(r, policy).confidence == 0 || needs_of(r, drafter).confidence;
+    if (!served && policies.size() > 1) return;
     if (own) expect_confidence({drafter, policy, verifier}, most_of(r, policy), needs_of(r, drafter));
     if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own, own_verifier));
   };

@@ -5,6 +5,10 @@
 
 #include <foretoken/plugin.h>
 
+// Tensors of a checkpoint, brought to the device.
+#include "framework/model/checkpoint.h"
+#include "framework/model/weight_loader.h"
+
 // The entry of a drafter with a head; what its files say, and random ones for tests.
 #include "drafters/heads/head_config.h"
 #include "drafters/heads/head_entry.h"

@@ -38,7 +38,7 @@ class Documents : public testing::Test {
 TEST_F(Documents, DefaultsAreFilledIn) {
   const json run = complete(least);
   EXPECT_EQ(run["drafter"], json({{"name", "none"}}));
-  EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}, {"confidence", 0}}));
+  EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}, {"confidence", nullptr}}));
   EXPECT_EQ(run["verifier"]["name"], "speculative_sampling");
   for (const RunKey& k : run_keys())
     if (k.left_out) {
@@ -63,7 +63,7 @@ TEST_F(Documents, ANameMayBeLeftOutWhereThereIsADefault) {
   json document = least;
   document["policy"] = {{"length", 7}};
   EXPECT_EQ(complete(document)["policy"],
-            json({{"name", "fixed"}, {"length", 7}, {"nodes", nullptr}, {"confidence", 0}}));
+            json({{"name", "fixed"}, {"length", 7}, {"nodes", nullptr}, {"confidence", nullptr}}));
   document["drafter"] = {{"longest", 3}};
   EXPECT_TRUE(says(sentence_of([&] { complete(document); }), "drafter", "ngram"));
 }

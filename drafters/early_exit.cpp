@@ -94,7 +94,7 @@ Needs exit_needs(const json& o, const ModelInfo& target) {
 
 Entry<Drafter> early_exit() {
   const json small{{"random", "small"}};
-  return {"the first layers of the target on its own cache, with its last norm and head, or Kangaroo's adapter",
+  return {"the first layers of the target on its own cache, with its last norm and head or Kangaroo's adapter",
           "arXiv 2404.16710, 2404.18911",
           exit_options(),
           exit_drafter,

@@ -9,6 +9,9 @@
 
 namespace foretoken {
 
+// The part is the same for all engines of a sweep, so that its forwards are recorded once.
+std::shared_ptr<Model> kept_part(const LeftOut& left_out, Host& host);
+
 Needs part_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
 std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
                                       const LeftOut& left_out, Host& host);

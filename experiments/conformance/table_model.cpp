@@ -121,6 +121,8 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
   for (std::size_t i = 0; i < rows.taps.size(); ++i)
     store_tap(backend, backend.upload(states(layout, cache, rows.taps[i])), kv[1 + i], rows.layout);
   if (!rows.wanted) return {};
+  if (options_.features)
+    return {{}, backend.gather(backend.upload(states(layout, cache, *options_.features)), rows.wanted)};
   const Tensor wanted = on_host(backend, rows.wanted);
   Tensor out = Tensor::host({wanted.dim(0), options_.vocab}, DType::f32);
   for (std::int64_t i = 0; i < wanted.dim(0); ++i)
@@ -158,6 +160,7 @@ const Ends* TableModel::ends(Backend& backend) {
 std::shared_ptr<Model> TableModel::part(const std::shared_ptr<Model>&, const LeftOut& left_out) {
   Options o = options_;
   if (!o.uniform) o.perturb += 0.5 * double(left_out.attention.size()) + 0.25 * double(left_out.feed_forward.size());
+  if (left_out.head) o.features = int(info_.kv.layers.size() - left_out.attention.size());
   return std::make_shared<TableModel>(o);
 }
 

@@ -2,6 +2,7 @@
 // token itself, and it reads its context from the cache only, through the layout, so any fault of a cache, a block
 // table or an ancestor mask changes its logits. This module must not know drafters, verifiers or the engine.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -23,9 +24,10 @@ class TableModel : public Model {
     double impossible = 0.15;  // share of tokens of probability 0, and the same share of about 1e-6; one token always
                                // keeps its probability
     int positions = 512;
-    int head_size = 2;   // floats of a key, at least 2; wider rows make a pool hold fewer
-    int width = 16;      // of its hidden states, which are hashes of all tokens before
-    bool strict = true;  // a wrong depth or token in the cache is an Error
+    int head_size = 2;                 // floats of a key, at least 2; wider rows make a pool hold fewer
+    int width = 16;                    // of its hidden states, which are hashes of all tokens before
+    std::optional<Tap> features = {};  // forwards return this state, and no logits (LeftOut::head)
+    bool strict = true;                // a wrong depth or token in the cache is an Error
   };
 
   explicit TableModel(const Options& options);
@@ -34,6 +36,9 @@ class TableModel : public Model {
   // Stores (token + 1, position) as key and (position, token + 1) as value of every row, then reads every wanted row's
   // context back from the cache. An absent token (-1) is stored as 0.
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
+  bool logits() const override { return !options_.features; }
+  bool features() const override { return options_.features.has_value(); }
+  bool reads_states() const override { return false; }
   // Random ones.
   const Ends* ends(Backend& backend) override;
   // Another distribution of the same tokens, by what is left out.

@@ -197,7 +197,8 @@ Output CachedModel::forward(Inputs in) {
     return logits ? logits.rows(0, builder_.wanted()) : Tensor();
   };
   if (model_->replays() && e.rows <= kMostRecordedRows) {
-    if (e.wanted > 0) in.rows.logits = free_output(backend_, memory.logits, e.wanted, info().vocab, info().vocab);
+    if (e.wanted > 0 && model_->logits())
+      in.rows.logits = free_output(backend_, memory.logits, e.wanted, info().vocab, info().vocab);
     if (e.wanted > 0 && model_->features())
       in.rows.features = free_output(backend_, memory.features, e.wanted, info().width, info().width);
     // Everything on which the body depends, so that a later engine with this model and this memory replays what was
@@ -224,9 +225,9 @@ Output CachedModel::forward(Inputs in) {
     key.insert(key.end(), {address_of(in.rows.features.raw()), inputs_.pieces, inputs_.width, int(inputs_.dtype)});
     key.insert(key.end(), taps_.begin(), taps_.end());
     key.insert(key.end(), layout_.begin(), layout_.end());
-    const Tensor logits = without_padding(in.rows.logits);
-    backend_.replay(key, body, logits);
-    return {logits, without_padding(in.rows.features)};
+    const Tensor logits = without_padding(in.rows.logits), features = without_padding(in.rows.features);
+    backend_.replay(key, body, model_->logits() ? logits : features);
+    return {logits, features};
   }
   body();
   return {without_padding(out.logits), without_padding(out.features)};

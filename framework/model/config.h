@@ -35,7 +35,7 @@ struct ModelConfig {
   int layers = 0;
   int prediction_layers = 0;  // num_nextn_predict_layers: after the others in a checkpoint, never computed
   int heads = 0, kv_heads = 0, head_size = 0;
-  int ffn = 0;        // intermediate_size
+  int ffn = 0;        // intermediate_size; 0, in a layer of a head alone: it has no feed-forward sublayer
   int positions = 0;  // max_position_embeddings: the longest sequence
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;

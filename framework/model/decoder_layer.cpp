@@ -13,7 +13,6 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
     all[name + ".weight"] = {rows, columns};
     if (bias) all[name + ".bias"] = {rows};
   };
-  all[prefix + "post_attention_layernorm.weight"] = {c.width};
   for (const char* norm : {"q_norm", "k_norm"})
     if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
   if (projections != Projections::none) {
@@ -23,6 +22,8 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
     matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
   }
   matrix(attention + "o_proj", c.width, q, c.out_bias);
+  if (c.ffn == 0) return all;
+  all[prefix + "post_attention_layernorm.weight"] = {c.width};
   matrix(mlp + "gate_proj", c.ffn, c.width, c.mlp_bias);
   matrix(mlp + "up_proj", c.ffn, c.width, c.mlp_bias);
   matrix(mlp + "down_proj", c.width, c.ffn, c.mlp_bias);
@@ -33,13 +34,14 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
                            Projections projections)
     : epsilon_(float(c.norm_epsilon)), heads_(c.heads), kv_heads_(c.kv_heads), head_size_(c.head_size) {
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
-  ffn_norm_ = load.vector(prefix + "post_attention_layernorm.weight");
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
   const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
   if (projections != Projections::none) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
   if (projections == Projections::own) qkv_ = load.products({q, k, v});
   if (projections == Projections::apart) q_ = load.products({q}), kv_ = load.products({k, v});
   out_ = load.one(attention + "o_proj");
+  if (c.ffn == 0) return;
+  ffn_norm_ = load.vector(prefix + "post_attention_layernorm.weight");
   gate_up_ = load.products({mlp + "gate_proj", mlp + "up_proj"});
   down_ = load.one(mlp + "down_proj");
 }

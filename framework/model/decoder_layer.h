@@ -37,7 +37,7 @@ class DecoderLayer {
   // the place of the first norm. Of projections that are apart.
   void keep(Backend& backend, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,
             const Tensor& frequencies) const;
-  // The second sublayer alone.
+  // The second sublayer alone. Not of a layer without one (ModelConfig::ffn is 0).
   void feed_forward(Backend& backend, const Tensor& x) const;
 
   // That a forward reads of the matrices of each sublayer.

@@ -107,7 +107,7 @@ void expect_no_inputs(const Rows& rows, const std::string& model);
 void expect_tokens_alone(const Rows& rows, const std::string& model);
 
 struct Output {
-  Tensor logits;         // f32 [n, vocab]; absent where n == 0
+  Tensor logits;         // f32 [n, vocab]; absent where n == 0, or not Model::logits()
   Tensor features = {};  // f32 [n, ModelInfo::width]: what a draft head is fed in place of the target's states, where
                          // Model::features(); else absent
 };
@@ -124,6 +124,8 @@ struct Ends {
 // identity on the residual stream, its norm included (Zhang et al. 2024, arXiv 2309.08168).
 struct LeftOut {
   std::vector<int> attention, feed_forward;
+  // The last norm and the head too: forwards return the residual stream as features, and no logits.
+  bool head = false;
 };
 
 class Model {
@@ -140,7 +142,8 @@ class Model {
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
   // Bytes of weights that a forward reads. `inputs`: of one whose rows have some (Rows::inputs).
   virtual std::int64_t read_bytes(bool inputs) const { return (void)inputs, info().weight_bytes; }
-  // Whether its forwards return features of the wanted rows.
+  // Whether its forwards return logits of the wanted rows, and features of them.
+  virtual bool logits() const { return true; }
   virtual bool features() const { return false; }
   // Whether the rows that a cache keeps are made of states of the target (Rows::inputs).
   virtual bool reads_states() const { return features(); }

@@ -64,24 +64,29 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
 class Transformer::Part : public Model {
  public:
   Part(std::shared_ptr<const Transformer> whole, const LeftOut& left_out)
-      : whole_(std::move(whole)), info_(whole_->info_), run_(whole_->all_) {
+      : whole_(std::move(whole)), info_(whole_->info_), run_(whole_->all_), head_(!left_out.head) {
     const std::vector<DecoderLayer>& layers = whole_->layers_;
     for (const int l : left_out.attention)
       run_[std::size_t(l)].attention = false, info_.weight_bytes -= layers[std::size_t(l)].attention_bytes();
     for (const int l : left_out.feed_forward)
       run_[std::size_t(l)].feed_forward = false, info_.weight_bytes -= layers[std::size_t(l)].feed_forward_bytes();
+    if (!head_) info_.weight_bytes -= whole_->ends_.head.bytes();
     info_.name = "part of " + info_.name, info_.table_bytes = 0;
   }
   const ModelInfo& info() const override { return info_; }
   Output forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) override {
-    return whole_->through(b, rows, kv, run_);
+    return whole_->through(b, rows, kv, run_, head_);
   }
   bool replays() const override { return true; }
+  bool logits() const override { return head_; }
+  bool features() const override { return !head_; }
+  bool reads_states() const override { return false; }
 
  private:
   std::shared_ptr<const Transformer> whole_;
   ModelInfo info_;
   std::vector<Sublayers> run_;
+  bool head_;
 };
 
 std::shared_ptr<Model> Transformer::part(const std::shared_ptr<Model>& self, const LeftOut& left_out) {
@@ -89,11 +94,11 @@ std::shared_ptr<Model> Transformer::part(const std::shared_ptr<Model>& self, con
 }
 
 Output Transformer::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
-  return through(b, rows, kv, all_);
+  return through(b, rows, kv, all_, true);
 }
 
-Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLayer> kv,
-                            std::span<const Sublayers> run) const {
+Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLayer> kv, std::span<const Sublayers> run,
+                            bool head) const {
   expect_no_inputs(rows, info_.name);
   const float epsilon = ends_.epsilon;
   Tensor x = b.embed(ends_.embedding, rows.tokens);  // [rows, width]
@@ -110,6 +115,11 @@ Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLaye
   if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, state_norm_, epsilon));
   if (!rows.wanted) return {};
   if (!rows.all_wanted) x = b.gather(x, rows.wanted);
+  if (!head) {
+    if (!rows.features) return {{}, x};
+    b.copy(x, rows.features);
+    return {{}, rows.features};
+  }
   if (!rows.logits) return {b.linear(b.rms_norm(x, ends_.norm, epsilon), ends_.head)};
   b.norm_linear_to(rows.logits, x, ends_.norm, epsilon, ends_.head);
   return {rows.logits};  // [wanted, vocab]

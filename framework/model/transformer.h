@@ -50,7 +50,9 @@ class Transformer : public Model {
   struct Sublayers {
     bool attention = true, feed_forward = true;
   };
-  Output through(Backend& backend, const Rows& rows, std::span<const KvLayer> kv, std::span<const Sublayers> run) const;
+  // Without `head` the stream of the wanted rows is their features (LeftOut::head).
+  Output through(Backend& backend, const Rows& rows, std::span<const KvLayer> kv, std::span<const Sublayers> run,
+                 bool head) const;
 
   ModelConfig config_;
   ModelInfo info_;

@@ -7,6 +7,8 @@
 
 #include "drafters/heads/eagle_head.h"
 #include "drafters/heads/hydra_head.h"
+#include "drafters/heads/kangaroo_head.h"
+#include "drafters/heads/kangaroo_round.h"
 #include "drafters/heads/medusa_head.h"
 #include "drafters/heads/mtp_head.h"
 #include "experiments/conformance/target_states.h"
@@ -28,6 +30,7 @@ struct HeadByHand {
     const nlohmann::json path = as_named(name);
     const ModelInfo& target = models.target->info();
     const Ends& ends = host.ends();
+    if (name.starts_with("kangaroo")) return open_kangaroo_head(path);
     taps = {kNormed};
     if (name.starts_with("medusa")) {
       const MedusaFiles files = open_medusa(path, target);
@@ -43,6 +46,20 @@ struct HeadByHand {
       cached(std::make_shared<EagleHead>(*backend, files, ends, target, "f32"));
     }
     states.emplace(*backend, models, Needs{.hidden = taps});
+  }
+  // On a view of the target's cache.
+  void open_kangaroo_head(const nlohmann::json& path) {
+    const KangarooFiles files = open_kangaroo(path, models.target->info());
+    taps = {files.exit.value()};
+    states.emplace(*backend, models, Needs{.hidden = taps, .views_target = true});
+    viewing.emplace(*backend, pool, models.target->info(), Host::Load(), false,
+                    Host::Offers{models.target, states->cache(), &registries});
+    LeftOut left_out{{}, {}, true};
+    for (int l = taps[0]; l < int(models.target->info().kv.layers.size()); ++l)
+      left_out.attention.push_back(l), left_out.feed_forward.push_back(l);
+    model = std::make_unique<KangarooRound>(
+        *viewing, part_of(models.target, left_out),
+        std::make_shared<KangarooHead>(*backend, files, host.ends(), models.target->info(), "f32"), taps[0]);
   }
   void cached(std::shared_ptr<Model> head) { model = std::make_unique<RoundModel>(host, std::move(head), taps); }
   DraftRequest request(const Tokens& tokens, int levels) {
@@ -76,6 +93,7 @@ struct HeadByHand {
   std::vector<Tap> taps;
   std::unique_ptr<LevelModel> model;
   std::optional<TargetStates> states;
+  std::optional<Host> viewing;  // of what views the target's cache
   Sequence sequence;
 };
 

@@ -31,7 +31,7 @@ TEST_P(Heads, GiveThemOnTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Heads,
                          testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31", "mtp_mimo", "mtp_qwen",
-                                         "medusa1", "medusa2", "medusa_legacy", "hydra", "hydra_prefix"),
+                                         "medusa1", "medusa2", "medusa_legacy", "hydra", "hydra_prefix", "kangaroo"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(EagleFiles, OfAnotherGenerationNameItsDrafter) {

@@ -152,7 +152,8 @@ class Texts(InFolder):
 # Golden head: family, settings beside those in its config.json.
 GOLDEN = {"eagle1": ("eagle", {}), "eagle3": ("eagle3", {}), "mtp_mimo": ("mtp", {}),
           "medusa1": ("medusa", {"layers": 1}), "hydra": ("hydra", {"layers": 2}),
-          "dflash_zlab": ("dflash", {"taps": [1, 2]}), "dspark_deepspec": ("dspark", {"taps": [0, 2], "rank": 8})}
+          "dflash_zlab": ("dflash", {"taps": [1, 2]}), "dspark_deepspec": ("dspark", {"taps": [0, 2], "rank": 8}),
+          "kangaroo": ("kangaroo", {"exit": 1})}
 
 
 class Golden(unittest.TestCase):

@@ -162,7 +162,7 @@ TEST_F(Proposals, draft_model_draws_from_the_law_of_its_temperature) {
     for (const Token next : p.paths.back()) {
       Tokens output{3, 0};
       output.insert(output.end(), path.begin(), path.end());
-      const Numbers want = law(model->logits(), {2, 3}, output, of);
+      const Numbers want = law(model->logits_after(), {2, 3}, output, of);
       expect_law(p.q.at(path), want);
       EXPECT_GT(want[std::size_t(next)], 0) << "it was drawn from another law";
       path.push_back(next);
@@ -198,7 +198,7 @@ TEST_F(Proposals, draft_tree_takes_the_most_probable_children) {
     sampling.temperature = temperature, sampling.top_k = temperature > 0 ? 1 : 0;
     if (temperature > 0) config["draws"] = "certain";
     const Proposed p = propose(config, {2, 0}, {8, 3}, model);
-    expect_ranked(p, model->logits(), {2, 0}, sampling, shape.get<std::vector<std::vector<int>>>());
+    expect_ranked(p, model->logits_after(), {2, 0}, sampling, shape.get<std::vector<std::vector<int>>>());
     EXPECT_EQ(p.drawn, std::vector<Drawn>(7, Drawn::certain));
   }
   sampling = {};
@@ -214,7 +214,7 @@ TEST_F(Proposals, a_budget_leaves_the_first_nodes_of_a_tree) {
   for (const auto& [budget, nodes] : std::map<std::pair<int, int>, std::size_t>{
            {{1, 0}, 0}, {{2, 1}, 1}, {{3, 3}, 2}, {{20, 1}, 2}, {{4, 3}, 3}, {{20, 2}, 6}, {{9, 3}, 8}}) {
     const Proposed p = propose(config, {2, 0}, {budget.first, budget.second}, model);
-    expect_ranked(p, model->logits(), {2, 0}, sampling, {whole.begin(), whole.begin() + std::ptrdiff_t(nodes)});
+    expect_ranked(p, model->logits_after(), {2, 0}, sampling, {whole.begin(), whole.begin() + std::ptrdiff_t(nodes)});
   }
 }
 
@@ -235,7 +235,7 @@ TEST_F(Proposals, draft_tree_draws_from_the_law_of_its_temperature) {
       if (draws == "without_replacement") {
         EXPECT_EQ(p.set().size(), 9u) << "siblings are repeated";
       }
-      for (const Path& parent : parents) expect_law(p.q.at(parent), law(model->logits(), {2, 0}, parent, of));
+      for (const Path& parent : parents) expect_law(p.q.at(parent), law(model->logits_after(), {2, 0}, parent, of));
       EXPECT_EQ(std::set<Drawn>(p.drawn.begin(), p.drawn.end()).size(), 1u);
       EXPECT_EQ(name_of(p.drawn[0]), draws);
     }
@@ -289,7 +289,7 @@ TEST_F(Proposals, draft_dynamic_keeps_the_most_probable_paths) {
     const json config = {{"name", "draft_dynamic"}, {"model", "hand"}, {"width", width}, {"expand", expand}};
     const Tokens history{1, 4, 4, 2};
     const Proposed p = propose(config, history, budget, model);
-    const auto want = most_probable(model->logits(), history, sampling, budget, width, expand);
+    const auto want = most_probable(model->logits_after(), history, sampling, budget, width, expand);
     ASSERT_EQ(p.set(), want) << "case " << i << ": width " << width << ", expand " << expand << ", nodes "
                              << budget.nodes << ", depth " << budget.depth;
     ASSERT_EQ(p.paths.size(), want.size());

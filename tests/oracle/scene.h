@@ -34,7 +34,7 @@ class HandModel : public Model {
     }
     return {out};
   }
-  LogitsAfter logits() const {
+  LogitsAfter logits_after() const {
     return [rows = rows_](const Tokens& context) { return rows.at(std::size_t(context.back())); };
   }
 

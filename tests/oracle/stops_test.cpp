@@ -32,7 +32,7 @@ struct Stops : ::testing::Test {
       const Sequence s = served(length);
       EXPECT_EQ(output_of(s), output) << "draft length " << length;
       EXPECT_EQ(name_of(s.finish), reason) << "draft length " << length;
-      expect_served(s, model->logits(), ends);
+      expect_served(s, model->logits_after(), ends);
     }
   }
 };
@@ -92,7 +92,7 @@ TEST_F(Stops, a_cut_output_has_a_log_probability_for_each_token_and_no_more) {
   ends.stops = {text({3, 4})};
   for (const int length : {1, 2, 3, 7, 15})
     for (const bool warped : {false, true}) {
-      expect_served(served(length, true, warped), model->logits(), ends);
+      expect_served(served(length, true, warped), model->logits_after(), ends);
       EXPECT_EQ(served(length, true, warped).logprobs.size(), 4u) << length;
     }
   ends = {.max_new_tokens = 5, .stop_tokens = {6, 2}, .text_of = byte_of};

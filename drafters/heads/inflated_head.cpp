@@ -83,6 +83,8 @@ int large_draft_vocab(const json& head, int own, const HeadFiles& files, const M
   if (own == 0 && asked > 0) fields.refuse("draft_vocab", "the head uses the target's matrix of logits; leave it out");
   if (asked > 0 && asked < own)
     fields.refuse("draft_vocab", "the head has " + std::to_string(own) + "; use as many or more");
+  if (own > 0 && files.ids.empty() && asked > 0 && asked != target.vocab)
+    fields.refuse("draft_vocab", "the head's matrix of logits has all of the target's tokens; leave it out");
   if (own > 0 && files.ids.empty()) return target.vocab;
   return asked > 0 ? asked : own;
 }

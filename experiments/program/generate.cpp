@@ -101,7 +101,8 @@ struct Figures {
           std::pair(NoDraft::rows, "steps had no rows for drafts; raise /engine/step_rows"),
           std::pair(NoDraft::policy, "the length policy asked for none"),
           std::pair(NoDraft::states, "the target had yet to compute the states that the drafter reads"),
-          std::pair(NoDraft::nothing, "the drafter had nothing to propose")})
+          std::pair(NoDraft::nothing,
+                    "the drafter had nothing to propose, or was less sure than the policy's confidence")})
       if (const long n = no_draft.rounds[std::size_t(why)]; n >= std::max(1L, rounds / 20))
         spdlog::info("{} of {} rounds had no draft: {}", n, rounds, remedy);
   }

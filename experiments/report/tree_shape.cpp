@@ -50,6 +50,15 @@ struct Taken {
   const json& run() const { return lines.front()->at("run"); }
 };
 
+// Nodes that are there only where the draft was sure say nothing of a tree that has them always.
+void expect_every_node(const json& run) {
+  const json confidence = run.value("/policy/confidence"_json_pointer, json());
+  if (confidence.is_number() && confidence > 0)
+    throw Error(
+        "the results have runs whose policy ends drafts by its confidence, from which no tree shape follows; "
+        "choose others with --where /policy/confidence=null");
+}
+
 void expect_alike(const json& run, const json& first) {
   const json changes = json::diff(comparable(first), comparable(run));
   if (changes.empty()) return;
@@ -75,6 +84,7 @@ Taken taken(const std::vector<json>& lines, const std::vector<std::string>& wher
                 "; `foretoken run experiments/configs/trees.json` writes some");
   for (const json* line : t.lines) {
     expect_alike(line->at("run"), t.run());
+    expect_every_node(line->at("run"));
     for (const json& repeat : line->at("repeats")) {
       if (!t.children.add(repeat.at("speculative")))
         throw Error("the run " + line->value("key", "") +

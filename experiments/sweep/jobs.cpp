@@ -16,6 +16,9 @@ constexpr std::uint64_t kMostTurns = 2048;  // of a conversation; parts of strea
 // The prompts of a workload that is to have at least `wanted` requests.
 std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::filesystem::path& beside) {
   const std::size_t limit = w["limit"], repeats = w["repeats"], least = (wanted + repeats - 1) / repeats;
+  if (w["skip"] > 0 && limit > 0 && limit < least)
+    throw Error("'/workload/limit' is " + std::to_string(limit) + ", but the batch needs " + std::to_string(least) +
+                " prompts, so what '/workload/skip' leaves to another run is not known; raise the limit of both");
   const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"],
                                       limit == 0 ? 0 : int(std::max(limit, least)), w["skip"]);
   if (prompts.size() * repeats < wanted)

@@ -170,7 +170,7 @@ std::vector<RunKey> keys_of_workload() {
               "of the batch need; 0: all"),
       later(integer("/workload/skip", 0, 0, kMany,
                     "prompts left out before the first that is taken, so that what is chosen by one run is measured by "
-                    "another on other prompts")),
+                    "another on other prompts: at least as many as that one served")),
       integer("/workload/repeats", 1, 1, 1000,
               "how often each prompt is served, every time with other draws; a drafter that learns from requests meets "
               "the answers again"),

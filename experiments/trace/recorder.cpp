@@ -17,7 +17,7 @@ namespace {
 
 // What the engine is told of a verifier while it is recorded.
 Soundness recorded(Soundness own, const std::vector<std::unique_ptr<Verifier>>& judges, bool dense) {
-  if (dense) own.promise = "exact", own.raw = false, own.induced = {};
+  if (dense) own.promise = "exact", own.raw = false, own.induced = {}, own.acceptance = Acceptance::other;
   for (const auto& judge : judges) own.raw |= judge->traits().raw;
   return own;
 }

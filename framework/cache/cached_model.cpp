@@ -129,7 +129,8 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
 }
 
 std::shared_ptr<ForwardBooks> CachedModel::new_books() const {
-  const UsedWeights weights{model_->serial(), info().memory(), info().kv.bytes_per_row()};
+  // What views the target's cache is a part of it, with its weights.
+  const UsedWeights weights{model_->serial(), cache_.keeps() ? info().memory() : 0, info().kv.bytes_per_row()};
   return std::make_shared<ForwardBooks>(backend_, model_->memory(backend_), weights);
 }
 

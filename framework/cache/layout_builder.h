@@ -70,7 +70,6 @@ class LayoutBuilder {
   };
 
   void pad(Part& part) const;
-  template <class Fill> void for_each_row(const Fill& fill) const;
   void fill_rows(const Layout& host, const Ancestors& ancestors) const;
   void fill_inputs(int pieces, const Tensor& known, const Tensor& at, const Tensor& features) const;
   void fill_tables(const Layout& host) const;

@@ -166,6 +166,9 @@ TEST(TreeShapeReport, RefusesWhatItCannotUse) {
   json failed = good_line();
   failed["error"] = "out of memory";
   EXPECT_TRUE(says(refusal({failed}), "no run of a drafter"));
+  json unsure = good_line();
+  unsure["run"]["policy"]["confidence"] = 0.4;
+  EXPECT_TRUE(says(refusal({unsure}), "by its confidence", "--where /policy/confidence=null"));
   EXPECT_TRUE(says(test::sentence_of([] { (void)tree_shape({good_line()}, {1}); }), "2 to 256 nodes"));
 }
 

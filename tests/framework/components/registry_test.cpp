@@ -52,7 +52,7 @@ TEST(RegistryTest, options_are_checked_and_filled) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(r.policies.complete({{"name", "fixed"}}),
-            (json{{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}, {"confidence", 0}}));
+            (json{{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}, {"confidence", nullptr}}));
   EXPECT_NE(test::sentence_of([&] {
               r.policies.complete({{"name", "fixed"}, {"lenght", 3}});
             }).find("did you mean 'length'?"),

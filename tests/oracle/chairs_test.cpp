@@ -28,7 +28,9 @@ struct Chairs : Document {
     config["name"] = name;
     json document = run();
     document[registry.what()] = config;
-    if (registry.what() != "drafter") document["drafter"] = {{"name", "ngram"}};
+    if (registry.what() == "verifier") document["drafter"] = {{"name", "ngram"}};
+    if (registry.what() == "policy")  // which serves all that a policy may ask for
+      document["drafter"] = {{"name", "draft_model"}, {"model", model}};
     if (registry.what() != "verifier")
       document["verifier"] = {{"name", "target_match"}};  // it takes every kind of node
     if (registry.what() != "policy") document["policy"] = {{"name", "fixed"}, {"length", 8}, {"nodes", 64}};

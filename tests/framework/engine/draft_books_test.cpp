@@ -53,6 +53,7 @@ TEST_F(DraftBooks, of_a_part_of_the_target_have_no_weights_in_memory) {
 // What a device recorded for one engine has the addresses of this memory.
 TEST_F(DraftBooks, memory_is_the_same_in_the_next_engine_with_these_models) {
   for (const nlohmann::json& drafter : conformance::configurations(registries.drafters)) {
+    if (drafter.contains("model")) continue;  // a sweep keeps those, this scenario loads them anew
     configs.drafter = drafter, configs.verifier = {{"name", "target_match"}}, options.pages = 256;
     const auto kept = std::make_shared<Kept>();
     std::vector<const ForwardMemory*> memories[2];

@@ -3,7 +3,6 @@
 #include "drafters/heads/head_config.h"
 #include "drafters/heads/head_tensors.h"
 #include "framework/text/json_file.h"
-#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -56,10 +55,7 @@ KangarooFiles open_kangaroo(const json& head, const ModelInfo& target) {
 KangarooHead::KangarooHead(Backend& backend, const KangarooFiles& files, const Ends& ends, const ModelInfo& target,
                            const std::string& dtype)
     : StateHead(backend, files.layer, ends, target, files.name) {
-  if (files.layer.width != target.width)
-    throw Error("the adapter " + files.name + " has a width of " + std::to_string(files.layer.width) +
-                ", but the target " + target.name + " one of " + std::to_string(target.width) +
-                "; it belongs to another target");
+  expect_width(files.layer.width, target, "the adapter " + files.name);
   const auto tensors = files.tensors();
   const WeightLoader load(backend, kangaroo_shapes(files.layer), *tensors, dtype, "auto");
   layers_.emplace_back(load, files.layer, "layers.0.");

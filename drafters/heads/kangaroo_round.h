@@ -29,8 +29,6 @@ class KangarooRound : public LevelModel {
   const ModelInfo& info() const override { return adapter_->info(); }
 
  private:
-  std::vector<int> read_states(std::span<const DraftRequest> requests);
-
   std::shared_ptr<CachedModel> part_, adapter_;
   NodeDistributions distributions_;
   std::vector<Tap> taps_;

@@ -113,10 +113,7 @@ MtpFiles open_mtp(const json& head, const ModelInfo& target, bool wide) {
 MtpHead::MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, const ModelInfo& target,
                  const std::string& dtype)
     : StateHead(backend, files.layer, ends, target, files.name) {
-  if (files.layer.width != target.width)
-    throw Error("the module " + files.name + " has a width of " + std::to_string(files.layer.width) +
-                ", but the target " + target.name + " one of " + std::to_string(target.width) +
-                "; it belongs to another target");
+  expect_width(files.layer.width, target, "the module " + files.name);
   const auto tensors = files.tensors();
   const WeightLoader load(backend, mtp_shapes(files.layer), *tensors, dtype, "auto");
   const std::array parts{std::string("fc.part0"), std::string("fc.part1")};

@@ -25,6 +25,12 @@ void StateHead::draw_only(Backend& backend, int rows) {
   head_.bias = backend.upload(Tensor::host_copy<float>(bias, DType::f32));
 }
 
+void StateHead::expect_width(int width, const ModelInfo& target, const std::string& who) {
+  if (width != target.width)
+    throw Error(who + " has a width of " + std::to_string(width) + ", but the target " + target.name + " one of " +
+                std::to_string(target.width) + "; it belongs to another target");
+}
+
 void StateHead::expect_states(const Rows& rows) const {
   if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without features (Rows::inputs)");
 }

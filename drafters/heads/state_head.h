@@ -32,6 +32,8 @@ class StateHead : public Model {
   }
   // Only the first `rows` rows of the matrix of logits are ever drawn; 0: all. To be called when it is loaded.
   void draw_only(Backend& backend, int rows);
+  // An Error, which names `who`, where its width is not the target's.
+  static void expect_width(int width, const ModelInfo& target, const std::string& who);
   // An Error where rows have no states of the target.
   void expect_states(const Rows& rows) const;
 

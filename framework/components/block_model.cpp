@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/components/target_rows.h"
+
 namespace foretoken {
 
 BlockModel::BlockModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap> taps, Block block)
@@ -19,8 +21,7 @@ int BlockModel::drafts(const DraftRequest& r) const {
 
 BlockModel::Round BlockModel::run(std::span<const DraftRequest> requests) {
   Round round;
-  std::vector<int> complete;  // requests of which no state is missing
-  read_states(requests, complete);
+  const auto complete = read_target(*model_, taps_, requests, [&](const DraftRequest& r) { return drafts(r) > 0; });
   std::vector<DraftTree::Root> roots;
   for (const int i : complete) {
     const Sequence& s = *requests[std::size_t(i)].sequence;
@@ -40,37 +41,6 @@ BlockModel::Round BlockModel::run(std::span<const DraftRequest> requests) {
   }
   round.out = model_->run(segments);
   return round;
-}
-
-// Makes rows of the target's states, and finds the requests that may be drafted for when they are made.
-void BlockModel::read_states(std::span<const DraftRequest> requests, std::vector<int>& complete) {
-  std::vector<Segment> segments;
-  std::vector<std::uint64_t> addresses;
-  RowInputs form;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const DraftRequest& r = requests[i];
-    if (r.rows == 0 || r.sequence->length() > info().positions) continue;
-    const int unseen = int(model_->unseen(*r.sequence).size()), begin = model_->cache().confirmed(r.sequence->id);
-    // While a prompt is read, the target has no states of its last tokens.
-    const int rows = std::min({unseen - 1, r.rows, r.hidden.rows() - begin});
-    // It drafts from the second round on: whether the first one has states depends on prefixes that others read.
-    if (unseen <= r.rows && rows == unseen - 1 && drafts(r) > 0 && r.sequence->generated() > 0)
-      complete.push_back(int(i));
-    if (rows <= 0) continue;
-    if (!model_->reserve(*r.sequence, rows)) {
-      std::erase(complete, int(i));
-      continue;
-    }
-    segments.push_back({r.sequence, rows});
-    form = r.hidden.form(taps_);
-    for (int at = begin; at < begin + rows; ++at) r.hidden.append(at, taps_, addresses);
-  }
-  std::size_t at = 0;
-  for (Segment& s : segments) {
-    const std::size_t n = std::size_t(s.chain) * std::size_t(form.pieces);
-    s.inputs = std::span(addresses).subspan(at, n), at += n;
-  }
-  if (!segments.empty()) (void)model_->run(segments, form);
 }
 
 Tensor BlockModel::logits(const Round& round, int k) const {

@@ -48,8 +48,6 @@ class BlockModel {
   const Block& block() const { return block_; }
 
  private:
-  void read_states(std::span<const DraftRequest> requests, std::vector<int>& complete);
-
   Backend& backend_;
   std::shared_ptr<CachedModel> model_;
   NodeDistributions distributions_;

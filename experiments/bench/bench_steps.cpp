@@ -31,7 +31,6 @@ class Guesses : public Drafter {
         vocab_(host.target().vocab),
         children_(options.at("children")),
         guessing_(options.at("guessing")) {}
-  Needs needs() const override { return {{Drawn::certain}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < std::min(trees.size(), std::size_t(guessing_)); ++i)
@@ -290,11 +289,13 @@ int run_steps(const StepsOptions& options) {
   BenchFile results(options.results, "scenario");
   Workbench bench;
   Registries registries = bench.registries();
-  registries.drafters.add("guesses", {"arbitrary tokens",
-                                      "",
-                                      {{"children", "integer", 1, "of each node", false, 1, kMaxNodes},
-                                       {"guessing", "integer", 1, "sequences that guess", false, 1, 4096}},
-                                      [](const Json& o, Host& host) { return std::make_unique<Guesses>(o, host); }});
+  registries.drafters.add("guesses",
+                          {"arbitrary tokens",
+                           "",
+                           {{"children", "integer", 1, "of each node", false, 1, kMaxNodes},
+                            {"guessing", "integer", 1, "sequences that guess", false, 1, 4096}},
+                           [](const Json& o, Host& host) { return std::make_unique<Guesses>(o, host); },
+                           [](const Json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
   const std::vector<Scenario> scenarios = read_scenarios(options.file, options.only, options.device, registries);
   Backend& backend = bench.backend(scenarios.front().run.at("engine"));
   DeviceSpeed machine = backend.measure_speed();

@@ -44,7 +44,7 @@ template <class T> std::vector<std::string> refused(const Registries& r, const R
 // policy's budgets ask for.
 json drafter_beside(const Registries& r, const json& policy) {
   const std::string plugin = r.policies.find(policy).plugin;
-  const bool confidence = most_of(r, policy).confidence != 0;
+  const bool confidence = policy_of(r, policy).most.confidence != 0;
   std::vector<json> all = chosen(r, r.drafters, nullptr, refusal_of_drafter);
   std::erase_if(all, [&](const json& drafter) {
     const Needs needs = needs_of(r, drafter);
@@ -101,9 +101,9 @@ std::vector<Candidate> candidates(const Choice& choice) {
   std::vector<Candidate> all;
   const auto add = [&](const json& drafter, const json& policy, const json& verifier, bool own) {
     // Of several examples of a policy, those that the drafter does not serve are left out.
-    const bool served = most_of(r, policy).confidence == 0 || needs_of(r, drafter).confidence;
+    const bool served = policy_of(r, policy).most.confidence == 0 || needs_of(r, drafter).confidence;
     if (!served && policies.size() > 1) return;
-    if (own) expect_confidence({drafter, policy, verifier}, most_of(r, policy), needs_of(r, drafter));
+    if (own) expect_confidence({drafter, policy, verifier}, policy_of(r, policy).most, needs_of(r, drafter));
     if (sound(r, drafter, verifier)) all.push_back(candidate({r, {drafter, policy, verifier}}, own, own_verifier));
   };
   for (const json& drafter : drafters)

@@ -13,11 +13,9 @@ constexpr Drawn kAll[] = {Drawn::certain,   Drawn::chain, Drawn::independent, Dr
 
 class GuardedDrafter : public Drafter {
  public:
-  GuardedDrafter(std::unique_ptr<Drafter> inner, std::string who, int vocab)
-      : inner_(std::move(inner)), who_(std::move(who)), vocab_(vocab) {}
-  Needs needs() const override { return declared_ ? *declared_ : inner_->traits(); }
+  GuardedDrafter(std::unique_ptr<Drafter> inner, std::vector<Drawn> proposes, std::string who, int vocab)
+      : inner_(std::move(inner)), proposes_(std::move(proposes)), who_(std::move(who)), vocab_(vocab) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    if (!proposes_) proposes_ = needs().proposes;
     std::vector<DraftTree> trees = inner_->draft(requests);
     if (trees.size() != requests.size())
       throw Error(who_ + " returned " + std::to_string(trees.size()) + " trees for " + std::to_string(requests.size()) +
@@ -32,7 +30,7 @@ class GuardedDrafter : public Drafter {
  private:
   void expect(const DraftTree& tree, const DraftRequest& r) const {
     try {
-      expect_tree(tree, {r.sequence->last(), r.budget, vocab_, kAll, *proposes_}, who_);
+      expect_tree(tree, {r.sequence->last(), r.budget, vocab_, kAll, proposes_}, who_);
       expect_distributions(tree, vocab_, who_);
     } catch (const Error& e) {
       throw Error(for_sequence(r.sequence->id, e.what()));
@@ -40,9 +38,9 @@ class GuardedDrafter : public Drafter {
   }
 
   std::unique_ptr<Drafter> inner_;
+  std::vector<Drawn> proposes_;
   std::string who_;
   int vocab_;
-  std::optional<std::vector<Drawn>> proposes_;
 };
 
 template <class T> void name_all(Registry<T>& registry) {
@@ -55,13 +53,13 @@ template <class T> void name_all(Registry<T>& registry) {
 
 Registries guarded(Registries registries) {
   name_all(registries.drafters), name_all(registries.policies), name_all(registries.verifiers);
-  const auto drafters = registries.drafters.entries();
-  for (const auto& [name, named] : drafters) {
-    Entry<Drafter> entry = named;
-    entry.make = [make = named.make, who = "the drafter '" + name + "'"](const nlohmann::json& options,
-                                                                         Host& host) -> std::unique_ptr<Drafter> {
-      auto made = make(options, host);
-      return made ? std::make_unique<GuardedDrafter>(std::move(made), who, host.target().vocab) : nullptr;
+  const auto named = std::make_shared<const Registries>(registries);
+  for (const auto& [name, of_name] : named->drafters.entries()) {
+    Entry<Drafter> entry = of_name;
+    entry.make = [named, who = "the drafter '" + name + "'"](const nlohmann::json& options, Host& host) {
+      const Needs needs = named->drafters.traits(options, host.target());
+      return std::make_unique<GuardedDrafter>(named->drafters.make(options, host), needs.proposes, who,
+                                              host.target().vocab);
     };
     registries.drafters.replace(name, entry);
   }

@@ -121,7 +121,6 @@ class Recorded : public Drafter {
  public:
   Recorded(std::unique_ptr<Drafter> inner, HostBackend& backend, Finding& f)
       : inner_(std::move(inner)), backend_(backend), f_(f) {}
-  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     recorder_.begin();
     backend_.set_chance(&recorder_);
@@ -151,7 +150,6 @@ class Recorded : public Drafter {
 // In each round of a sequence another of these.
 class AllBudgets : public LengthPolicy {
  public:
-  Budget most() const override { return {.nodes = kMaxNodes, .depth = kMaxPath}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     constexpr Budget kSizes[] = {{kMaxNodes, kMaxPath},
                                  {9, 4},
@@ -177,7 +175,12 @@ Subject under_all_budgets(const Candidate& c) {
   Subject s = c.subject;
   if (c.own_policy) return s;
   s.registries.policies.replace(
-      "budgets in turn", {"", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<AllBudgets>(); }});
+      "budgets in turn",
+      {"",
+       "",
+       {},
+       [](const nlohmann::json&, Host&) { return std::make_unique<AllBudgets>(); },
+       [](const nlohmann::json&, const ModelInfo&) { return Budget{.nodes = kMaxNodes, .depth = kMaxPath}; }});
   s.configs.policy = {{"name", "budgets in turn"}};
   return s;
 }

@@ -123,8 +123,7 @@ Made make(const Subject& subject, const Material& m, Backend& backend) {
   PagePool pool(backend, 64, 1);
   Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
   const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
-  const Soundness soundness = verifier->traits();
-  expect_repeated(subject.configs, host.inner(), {}, soundness);
+  const Soundness soundness = subject.registries.verifiers.traits(subject.configs.verifier, host.target());
   Inputs in{backend.distributions(backend.upload(m.p), m.warps(m.c.nodes + 1)),
             backend.distributions(backend.upload(m.q), m.warps(m.c.nodes)),
             {},

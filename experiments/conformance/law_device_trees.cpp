@@ -58,7 +58,7 @@ class Forest {
     PagePool pool(backend, 64, 1);
     Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
     const auto verifier = subject.registries.verifiers.make(subject.configs.verifier, host);
-    const Soundness soundness = verifier->traits();
+    const Soundness soundness = subject.registries.verifiers.traits(subject.configs.verifier, host.target());
     const Distributions p = backend.distributions(backend.upload(p_), p_warps_),
                         q = backend.distributions(backend.upload(q_), q_warps_);
     Distributions raw;

@@ -54,7 +54,7 @@ Finding beside_another_engine(const Subject& subject, const Scenario& scenario, 
     return all;
   };
   const bool learns = needs_of(subject.registries, subject.configs.drafter).learns ||
-                      policy_learns(subject.registries, subject.configs.policy);
+                      policy_of(subject.registries, subject.configs.policy).learns;
   const std::vector<std::string> alone = trees(nullptr);
   if (learns && trees(nullptr) != alone) return f;  // it measures times
   Other other(subject, scenario, models, others);

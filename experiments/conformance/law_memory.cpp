@@ -56,7 +56,6 @@ class Lived : public Drafter {
       : inner_(std::move(inner)), host_(host), life_(life), forgets_(forgets), judge_(std::move(judge)) {
     life_ = {.drafter = inner_.get()};
   }
-  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftRequest> all(requests.begin(), requests.end());
     for (DraftRequest& r : all) {

@@ -29,11 +29,9 @@ StepReport about(const StepReport& report, SequenceId id) {
 class Followed : public LengthPolicy {
  public:
   using Make = std::function<std::unique_ptr<LengthPolicy>()>;
-  Followed(std::unique_ptr<LengthPolicy> inner, Make make, Finding& f)
-      : inner_(std::move(inner)), make_(std::move(make)), f_(f) {}
+  Followed(std::unique_ptr<LengthPolicy> inner, const Budget& most, Make make, Finding& f)
+      : inner_(std::move(inner)), most_(most), make_(std::move(make)), f_(f) {}
 
-  Budget most() const override { return inner_->traits(); }
-  bool learns() const override { return inner_->learns(); }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> given = inner_->budgets(past);
     for (std::size_t i = 0; i < past.size() && given.size() == past.size(); ++i) {
@@ -88,9 +86,9 @@ class Followed : public LengthPolicy {
         const std::string who = "sequence " + std::to_string(past.id) + ", one of " + std::to_string(kSequences) +
                                 ", in its round " + std::to_string(round + 1) + ",";
         compare(given[i], *of(past.id), past, who);
-        if (given[i].nodes > most().nodes || given[i].depth > most().depth)
+        if (given[i].nodes > most_.nodes || given[i].depth > most_.depth)
           f_.fail(who + " got a budget of " + text(given[i]) + ", above the largest that the policy states, of " +
-                  text(most()));
+                  text(most_));
         const int accepted[] = {kMaxPath, 0, round % 3, round % 2 * kMaxPath, kMaxPath / 8};
         count_round(past, given[i], accepted[i % std::size(accepted)]);
         step.sequences.push_back(report_of(past).sequences[0]);
@@ -128,7 +126,7 @@ class Followed : public LengthPolicy {
   void live(SequenceId id, bool accepts, const std::string& who) {
     const auto alone = make_();
     PastOnly past;
-    past.id = id, past.length = 3, past.batch = 1, past.room = inner_->traits();
+    past.id = id, past.length = 3, past.batch = 1, past.room = most_;
     for (; past.rounds < 4; ++past.rounds) {
       const std::vector<Budget> given = inner_->budgets({&past, 1});
       if (given.size() != 1) break;
@@ -169,16 +167,21 @@ class Followed : public LengthPolicy {
     if (alone.size() == 1 && !(alone[0] == given))
       f_.fail(who + " got a budget of " + text(given) + ", where a policy that saw this sequence alone gives " +
               text(alone[0]) +
-              "; keep what a policy knows by PastOnly::id, and drop it in LengthPolicy::forget, or override "
-              "LengthPolicy::learns");
+              "; keep what a policy knows by PastOnly::id, and drop it in LengthPolicy::forget, or state "
+              "PolicyTraits::learns");
   }
 
   std::unique_ptr<LengthPolicy> inner_;
+  Budget most_;  // that the policy states
   Make make_;
   Finding& f_;
   std::map<SequenceId, std::unique_ptr<LengthPolicy>> alone_;
   std::set<SequenceId> known_;
 };
+
+Budget most_of(const Subject& subject, const ModelInfo& target) {
+  return subject.registries.policies.traits(subject.configs.policy, target).most;
+}
 
 }  // namespace
 
@@ -187,7 +190,7 @@ Finding policy_in_company(const Subject& subject, HostBackend& backend, const Mo
   PagePool pool(backend, models.target->info().kv.page_bytes(4), 64);
   Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
   const auto make = [&] { return subject.registries.policies.make(subject.configs.policy, host); };
-  Followed policy(make(), make, f);
+  Followed policy(make(), most_of(subject, host.target()), make, f);
   policy.expect_apart_in_company();
   if (f.holds) policy.expect_nothing_left();
   return f;
@@ -199,7 +202,8 @@ Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBack
   Followed* followed = nullptr;
   const Subject watching = around(subject, [&](std::unique_ptr<LengthPolicy> made, Host& host) {
     auto policy = std::make_unique<Followed>(
-        std::move(made), [&] { return subject.registries.policies.make(subject.configs.policy, host); }, f);
+        std::move(made), most_of(subject, host.target()),
+        [&] { return subject.registries.policies.make(subject.configs.policy, host); }, f);
     followed = policy.get();
     return policy;
   });

@@ -142,8 +142,10 @@ Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier) 
               {}};
   for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
     if (o.type == "model") c.model_options.push_back(o.name);
-  c.policy_learns = own_policy && policy_learns(subject.registries, subject.configs.policy);
-  if (own_policy) c.most = most_of(subject.registries, subject.configs.policy);
+  if (own_policy) {
+    const PolicyTraits policy = policy_of(subject.registries, subject.configs.policy);
+    c.policy_learns = policy.learns, c.most = policy.most;
+  }
   return c;
 }
 

@@ -32,7 +32,7 @@ struct Candidate {
   Soundness soundness;
   Needs needs;
   std::vector<std::string> model_options;  // options of the drafter that name a model
-  bool policy_learns = false;              // LengthPolicy::learns
+  bool policy_learns = false;              // PolicyTraits::learns
   Budget most{};                           // of the chosen policy
 };
 Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier = true);

@@ -35,7 +35,7 @@ class Bench {
         pool_(backend, 64, 1),
         host_(backend, pool_, models_.target->info(), models_.load, false, {models_.target, nullptr, &registries}),
         verifier_(registries.verifiers.make(verifier, host_)),
-        soundness_(verifier_->traits()),
+        soundness_(registries.verifiers.traits(verifier, host_.target())),
         staging_(backend) {}
 
   // A tree of the case, drawn with these draws, and its distributions.

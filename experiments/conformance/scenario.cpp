@@ -29,17 +29,27 @@ struct BareHost {
   Host host;
 };
 
-template <class T> typename T::Traits traits_of(const Registry<T>& registry, const json& config, BareHost& bare) {
-  const auto said = registry.traits(config, bare.models.target->info());
-  return said ? *said : registry.make(config, bare.host)->traits();
+// Of the kit's target.
+template <class T> typename T::Traits traits_of(const Registry<T>& registry, const json& config) {
+  return registry.traits(config, table_models({}).target->info());
 }
 
-template <class T, class Expect> std::string refusal_of(const Registries& registries, const Registry<T>& registry,
-                                                        const json& config, const Expect& expect_served) {
+void expect_kept(const Needs& needs, const json& drafter) {
   try {
+    (void)with_taps(table_models({}).target->info(), needs.hidden);
+  } catch (const Error& e) {
+    throw Error("the drafter '" + drafter.at("name").get<std::string>() +
+                "' reads states that no model of this kit has: " + e.what());
+  }
+}
+
+template <class T>
+std::string refusal_of(const Registries& registries, const Registry<T>& registry, const json& config) {
+  try {
+    [[maybe_unused]] const auto traits = traits_of(registry, config);
+    if constexpr (std::is_same_v<T, Drafter>) expect_kept(traits, config);
     BareHost bare(registries);
-    if (const auto said = registry.traits(config, bare.models.target->info())) expect_served(*said);
-    expect_served(registry.make(config, bare.host)->traits());
+    (void)registry.make(config, bare.host);
   } catch (const Error& e) {
     return e.what();
   }
@@ -50,7 +60,6 @@ class WatchedDrafter : public Drafter {
  public:
   WatchedDrafter(std::unique_ptr<Drafter> inner, Host& host, Watcher watcher)
       : inner_(std::move(inner)), host_(host), watcher_(std::move(watcher)) {}
-  Needs needs() const override { return inner_->needs(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
     watcher_(host_, requests, trees);
@@ -88,7 +97,8 @@ std::string brief(const json& config) {
 }  // namespace
 
 std::int64_t page_bytes_of(const Subject& subject, const Models& models, int rows) {
-  return as_served(subject.registries, subject.configs, models.target->info()).kv.page_bytes(rows);
+  const ModelInfo& target = models.target->info();
+  return as_served(target, subject.registries.drafters.traits(subject.configs.drafter, target)).kv.page_bytes(rows);
 }
 
 std::string Subject::text() const {
@@ -103,44 +113,27 @@ Registries all_registries() {
 }
 
 Soundness soundness_of(const Registries& registries, const json& verifier) {
-  BareHost bare(registries);
-  return traits_of(registries.verifiers, verifier, bare);
+  return traits_of(registries.verifiers, verifier);
 }
 
-Needs needs_of(const Registries& registries, const json& drafter) {
-  BareHost bare(registries);
-  return traits_of(registries.drafters, drafter, bare);
-}
+Needs needs_of(const Registries& registries, const json& drafter) { return traits_of(registries.drafters, drafter); }
 
-Budget most_of(const Registries& registries, const json& policy) {
-  BareHost bare(registries);
-  const Budget most = traits_of(registries.policies, policy, bare);
-  return {std::min(most.nodes, kMaxNodes), std::min(most.depth, kMaxPath), most.confidence};
+PolicyTraits policy_of(const Registries& registries, const json& policy) {
+  PolicyTraits traits = traits_of(registries.policies, policy);
+  traits.most.nodes = std::min(traits.most.nodes, kMaxNodes), traits.most.depth = std::min(traits.most.depth, kMaxPath);
+  return traits;
 }
 
 std::string refusal_of_drafter(const Registries& registries, const json& config) {
-  return refusal_of(registries, registries.drafters, config, [&](const Needs& needs) {
-    const std::string who = "the drafter '" + config.at("name").get<std::string>() + "'";
-    expect_served(needs, who);
-    try {
-      (void)with_taps(table_models({}).target->info(), needs.hidden);
-    } catch (const Error& e) {
-      throw Error(who + " reads states that no model of this kit has: " + e.what());
-    }
-  });
+  return refusal_of(registries, registries.drafters, config);
 }
 
 std::string refusal_of_policy(const Registries& registries, const json& config) {
-  return refusal_of(registries, registries.policies, config, [](const Budget&) {});
+  return refusal_of(registries, registries.policies, config);
 }
 
 std::string refusal_of_verifier(const Registries& registries, const json& config) {
-  return refusal_of(registries, registries.verifiers, config, [](const Soundness&) {});
-}
-
-bool policy_learns(const Registries& registries, const json& policy) {
-  BareHost bare(registries);
-  return registries.policies.make(policy, bare.host)->learns();
+  return refusal_of(registries, registries.verifiers, config);
 }
 
 bool sound(const Registries& registries, const json& drafter, const json& verifier) {

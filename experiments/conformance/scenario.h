@@ -26,9 +26,8 @@ Registries all_registries();
 // What a verifier promises and accepts, and what a drafter needs, without an engine.
 Soundness soundness_of(const Registries& registries, const nlohmann::json& verifier);
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
-bool policy_learns(const Registries& registries, const nlohmann::json& policy);
-// The largest budget of a policy, as the engine cuts it.
-Budget most_of(const Registries& registries, const nlohmann::json& policy);
+// The traits of a policy, its largest budget as the engine cuts it.
+PolicyTraits policy_of(const Registries& registries, const nlohmann::json& policy);
 // Why a component cannot be used, whatever it is paired with: it cannot be made, or needs what nothing serves. Empty
 // where it can.
 std::string refusal_of_drafter(const Registries& registries, const nlohmann::json& config);

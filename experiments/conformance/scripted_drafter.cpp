@@ -16,10 +16,10 @@ class RandomTree : public Drafter {
         kinds_(o.at("kinds").get<std::string>()),
         peeks_(o.at("peeks").get<bool>()) {}
 
-  Needs needs() const override {
-    if (kinds_ == "certain") return {{Drawn::certain}, false};
-    if (kinds_ == "mixed") return {{Drawn::certain, Drawn::independent}, false};
-    return {{drawn()}, false};
+  static std::vector<Drawn> proposes(const std::string& kinds) {
+    if (kinds == "certain") return {Drawn::certain};
+    if (kinds == "mixed") return {Drawn::certain, Drawn::independent};
+    return {drawn(kinds)};
   }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -30,11 +30,12 @@ class RandomTree : public Drafter {
 
  private:
   // How nodes are drawn that are no guesses.
-  Drawn drawn() const {
+  static Drawn drawn(const std::string& kinds) {
     for (const Drawn d : {Drawn::chain, Drawn::without_replacement, Drawn::marginals})
-      if (kinds_ == name_of(d)) return d;
+      if (kinds == name_of(d)) return d;
     return Drawn::independent;
   }
+  Drawn drawn() const { return drawn(kinds_); }
 
   // A random choice of the shape, never of a token.
   int choose(int ways, const DraftRequest& r, int node, int what) const {
@@ -141,13 +142,15 @@ class RandomTree : public Drafter {
 }  // namespace
 
 Registries with_scripted(Registries registries) {
-  registries.drafters.add("random_tree",
-                          {"a tree of random shape",
-                           "",
-                           {{"seed", "integer", 1, "of the shape"},
-                            {"kinds", "string", "mixed", "of nodes"},
-                            {"peeks", "boolean", false, "removes nodes by their own q"}},
-                           [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); }});
+  registries.drafters.add(
+      "random_tree",
+      {"a tree of random shape",
+       "",
+       {{"seed", "integer", 1, "of the shape"},
+        {"kinds", "string", "mixed", "of nodes"},
+        {"peeks", "boolean", false, "removes nodes by their own q"}},
+       [](const json& o, Host& host) { return std::make_unique<RandomTree>(host, o); },
+       [](const json& o, const ModelInfo&) { return Needs{.proposes = RandomTree::proposes(o.at("kinds"))}; }});
   return registries;
 }
 

@@ -19,7 +19,7 @@ Finding drawn_as_called(const Subject& subject, const Scenario& scenario, HostBa
 Finding same_verdicts_alone(const Subject& subject, const DeviceTreesCase& c);
 
 // Of the law `memory`, without an engine: in a batch of 24 sequences, through 72 rounds, a length policy gives each the
-// budget that a policy gives which saw this sequence alone, and none above LengthPolicy::most(); and thousands of
+// budget that a policy gives which saw this sequence alone, and none above PolicyTraits::most; and thousands of
 // sequences that ended leave no memory in use.
 Finding policy_in_company(const Subject& subject, HostBackend& backend, const Models& models);
 // Of the law `memory`: a drafter, one that learns too, proposes for a sequence with the id of one that it was told to

@@ -1,6 +1,7 @@
 #include "experiments/sweep/learning.h"
 
-#include "experiments/conformance/scenario.h"
+#include "framework/components/registry.h"
+#include "framework/model/model.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -19,17 +20,12 @@ std::string nothing_learns(const json& run) {
 }  // namespace
 
 std::optional<bool> learns(const json& run, const Registries& registries) {
-  const auto asked = [](const auto& component) -> std::optional<bool> {
-    try {
-      return component();
-    } catch (const Error&) {
-      return std::nullopt;  // it cannot be made without its models
-    }
-  };
-  const auto drafter = asked([&] { return conformance::needs_of(registries, run.at("drafter")).learns; });
-  const auto policy = asked([&] { return conformance::policy_learns(registries, run.at("policy")); });
-  if (drafter == true || policy == true) return true;
-  return drafter && policy ? std::optional(false) : std::nullopt;
+  try {
+    return registries.policies.traits(run.at("policy"), ModelInfo()).learns ||
+           registries.drafters.traits(run.at("drafter"), ModelInfo()).learns;
+  } catch (const Error&) {
+    return std::nullopt;  // its traits depend on the target
+  }
 }
 
 std::string start_of(const json& run) { return run.at("workload").value("start", ""); }

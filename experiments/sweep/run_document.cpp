@@ -138,13 +138,13 @@ void complete_target(json& target) {
   target["model"] = choice.document();
 }
 
-// Refuses verifiers that cannot judge what the drafter draws, as far as both say so before any model is loaded.
+// Refuses verifiers that cannot judge what the drafter draws.
 void expect_judges(const json& run, const Registries& registries) {
-  const auto needs = registries.drafters.traits(run["drafter"], ModelInfo());
+  const std::vector<Drawn> drawn = registries.drafters.traits(run["drafter"], ModelInfo()).proposes;
   for (const std::string name : run["trace"]["verifiers"]) {
     const bool own = run["verifier"]["name"] == name;
-    const auto says = registries.verifiers.traits(own ? run["verifier"] : json{{"name", name}}, ModelInfo());
-    if (says) expect_followed(*says, name, needs ? std::span<const Drawn>(needs->proposes) : std::span<const Drawn>());
+    const json verifier = own ? run["verifier"] : json{{"name", name}};
+    expect_followed(registries.verifiers.traits(verifier, ModelInfo()), name, drawn);
   }
 }
 

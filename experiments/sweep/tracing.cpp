@@ -17,11 +17,10 @@ json header_of(const json& line, const Recording& recording, Engine& engine, con
   json header;
   for (const char* field : {"key", "run", "commit", "version", "compiler", "date", "machine", "sources"})
     header[field] = line.at(field);
-  const auto needs = registries.drafters.traits(line["run"]["drafter"], engine.target().info());
-  const auto most = registries.policies.traits(line["run"]["policy"], engine.target().info());
-  if (most) header["budget"] = {std::min(most->nodes, kMaxNodes), std::min(most->depth, kMaxPath)};
+  const Budget most = registries.policies.traits(line["run"]["policy"], engine.target().info()).most;
+  header["budget"] = {std::min(most.nodes, kMaxNodes), std::min(most.depth, kMaxPath)};
   header["dense"] = recording.dense, header["race"] = engine.soundness().race;
-  header["learns"] = !needs || needs->learns;
+  header["learns"] = engine.needs().learns;
   header["positions"] = engine.target().info().positions;
   return header;
 }

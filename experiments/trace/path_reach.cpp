@@ -131,14 +131,14 @@ void expect_followed(const Soundness& soundness, const std::string& name, std::s
                   "'; leave it out");
 }
 
-std::vector<Reach> PathReach::of(Backend& backend, const Trials& trials, Verifier& verifier, const std::string& name) {
-  expect_followed(verifier.traits(), name, drawn_in(trials.trees()));
+std::vector<Reach> PathReach::of(Backend& backend, const Trials& trials, const Judge& judge, const std::string& name) {
+  expect_followed(judge.soundness, name, drawn_in(trials.trees()));
   std::vector<Reach> all;
   const Tensor unused = backend.allocate({std::int64_t(trials.count()), std::int64_t(sizeof(Verdict))}, DType::u8);
   copies_.verify(backend, trials, unused, [&](Backend& host, const Trials& local, Tensor) {
     int row = 0;
     for (std::size_t i = 0; i < local.trees().size(); ++i) {
-      all.push_back(Judged(dynamic_cast<HostBackend&>(host), local, i, row).reach(verifier));
+      all.push_back(Judged(dynamic_cast<HostBackend&>(host), local, i, row).reach(*judge.verifier));
       row += local.trees()[i].nodes;
     }
   });

@@ -15,33 +15,15 @@ using nlohmann::json;
 
 namespace {
 
-// What the engine is told of a verifier while it is recorded.
-Soundness recorded(Soundness own, const std::vector<std::unique_ptr<Verifier>>& judges, bool dense) {
-  if (dense) own.promise = "exact", own.raw = false, own.induced = {}, own.acceptance = Acceptance::other;
-  for (const auto& judge : judges) own.raw |= judge->traits().raw;
-  return own;
-}
-
-// Of these registries, since the host's have the recorder in place of the run's verifier. `own`: the config of that,
-// whose options are those of its name.
-std::vector<std::unique_ptr<Verifier>> judges_of(const std::vector<std::string>& names, const json& own,
-                                                 const Registries& registries, Host& host) {
-  std::vector<std::unique_ptr<Verifier>> judges;
-  for (const std::string& name : names)
-    judges.push_back(registries.verifiers.make(own.at("name") == name ? own : json{{"name", name}}, host));
-  return judges;
-}
+// The config of a verifier that judges. `own`: that of the run's verifier, whose options are those of its name.
+json judge_of(const std::string& name, const json& own) { return own.at("name") == name ? own : json{{"name", name}}; }
 
 }  // namespace
 
 class Recorder::RecordingVerifier final : public Verifier {
  public:
-  RecordingVerifier(Recorder& recorder, std::unique_ptr<Verifier> own, std::vector<std::unique_ptr<Verifier>> judges)
-      : recorder_(recorder), own_(std::move(own)), judges_(std::move(judges)) {
-    soundness_ = recorded(own_->traits(), judges_, recorder_.recording_.dense);
-    if (recorder_.recording_.dense) own_ = one_token(soundness_.race);
-  }
-  Soundness soundness() const override { return soundness_; }
+  RecordingVerifier(Recorder& recorder, std::unique_ptr<Verifier> own, std::vector<Judge> judges)
+      : recorder_(recorder), own_(std::move(own)), judges_(std::move(judges)) {}
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     own_->verify(backend, trials, verdicts);
     try {
@@ -54,17 +36,26 @@ class Recorder::RecordingVerifier final : public Verifier {
  private:
   Recorder& recorder_;
   std::unique_ptr<Verifier> own_;
-  std::vector<std::unique_ptr<Verifier>> judges_;
-  Soundness soundness_;
+  std::vector<Judge> judges_;
 };
 
 Registries Recorder::recording(const Registries& registries, const json& config) {
   Registries all = registries;
   Entry<Verifier> entry = registries.verifiers.find(config);
-  entry.traits = {};  // the engine asks the verifier itself
+  // Of `registries`, since the host's have the recorder in place of the run's verifier.
+  entry.traits = [this, &registries, config](const json& options, const ModelInfo& target) {
+    Soundness own = registries.verifiers.traits(options, target);
+    if (recording_.dense) own.promise = "exact", own.raw = false, own.induced = {}, own.acceptance = Acceptance::other;
+    for (const std::string& name : recording_.verifiers)
+      own.raw |= registries.verifiers.traits(judge_of(name, config), target).raw;
+    return own;
+  };
   entry.make = [this, &registries, config](const json& options, Host& host) {
-    auto own = registries.verifiers.make(options, host);
-    auto judges = judges_of(recording_.verifiers, config, registries, host);
+    const auto& [of, all] = std::tie(host.target(), registries.verifiers);
+    std::vector<Judge> judges;
+    for (const std::string& name : recording_.verifiers)
+      judges.push_back({all.make(judge_of(name, config), host), all.traits(judge_of(name, config), of)});
+    auto own = recording_.dense ? one_token(all.traits(options, of).race) : all.make(options, host);
     return std::make_unique<RecordingVerifier>(*this, std::move(own), std::move(judges));
   };
   all.verifiers.replace(config.at("name"), std::move(entry));
@@ -72,7 +63,7 @@ Registries Recorder::recording(const Registries& registries, const json& config)
 }
 
 void Recorder::record(Backend& backend, const Trials& trials, const Tensor& verdicts,
-                      const std::vector<std::unique_ptr<Verifier>>& judges) {
+                      const std::vector<Judge>& judges) {
   const Mark judged = backend.mark();
   const Tensor decided = Tensor::host(verdicts.shape(), DType::u8);
   const Tensor tokens = Tensor::host(trials.tokens().shape(), DType::i32);
@@ -101,7 +92,7 @@ void Recorder::record(Backend& backend, const Trials& trials, const Tensor& verd
   }
   for (std::size_t j = 0; j < judges.size(); ++j) {
     const std::string& name = recording_.verifiers[j];
-    const std::vector<Reach> reach = path_reach_.of(backend, trials, *judges[j], name);
+    const std::vector<Reach> reach = path_reach_.of(backend, trials, judges[j], name);
     for (std::size_t i = 0; i < reach.size(); ++i)
       if (!reach[i].empty()) rounds_[first + i].reach[name] = reach[i];
   }

@@ -45,8 +45,7 @@ class Recorder {
 
  private:
   class RecordingVerifier;
-  void record(Backend& backend, const Trials& trials, const Tensor& verdicts,
-              const std::vector<std::unique_ptr<Verifier>>& judges);
+  void record(Backend& backend, const Trials& trials, const Tensor& verdicts, const std::vector<Judge>& judges);
   TracedRound round_of(const Trials& trials, std::size_t i) const;
   void leave_out_failed(const StepReport& report);
 

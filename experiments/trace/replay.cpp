@@ -24,7 +24,7 @@ std::vector<double> lengths_of(const std::vector<double>& reach) {
 
 std::pair<int, int> size_of(const CutTree& tree) { return {tree.rows(), tree.depth}; }
 
-// A host without models worth running, to make policies and verifiers for what they say of themselves.
+// A host without models worth running, to make policies.
 struct BareHost {
   explicit BareHost(const Registries& registries)
       : host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &registries}) {}
@@ -49,9 +49,8 @@ Replay::Replay(const Trace& trace, const CostTable& costs, const Registries& reg
 }
 
 Soundness Replay::soundness_of(const std::string& verifier) const {
-  BareHost bare(registries_);
   const json own = trace_.run().at("verifier");
-  return registries_.verifiers.make(own.at("name") == verifier ? own : json{{"name", verifier}}, bare.host)->traits();
+  return registries_.verifiers.traits(own.at("name") == verifier ? own : json{{"name", verifier}}, ModelInfo());
 }
 
 // Why rounds of a cut have no time; empty where they have.
@@ -170,7 +169,7 @@ Replayed Replay::policy(const json& config, const std::string& verifier) const {
   constexpr int kWalks = 64;  // of a request, where its rounds are probabilities
   BareHost bare(registries_);
   const auto policy = registries_.policies.make(config, bare.host);
-  const Budget most = policy->traits();
+  const Budget most = registries_.policies.traits(config, bare.host.target()).most;
   const std::string what = "policy " + config.at("name").get<std::string>();
   const TreeCut widest{most.or_root().depth, most.or_root().nodes, {}};
   expect_inside(shape_, widest, what);
@@ -184,7 +183,8 @@ Replayed Replay::policy(const json& config, const std::string& verifier) const {
   return all(std::move(row), [&](TracedOutput output, std::size_t request) {
     Sums sums;
     for (int k = 0; k < walks; ++k) {
-      const Sums one = follow(output, *policy, rule, std::uint64_t(request) * kWalks + std::uint64_t(k) + 1, timed);
+      const Sums one =
+          follow(output, *policy, most, rule, std::uint64_t(request) * kWalks + std::uint64_t(k) + 1, timed);
       sums.rounds += one.rounds / walks, sums.seconds += one.seconds / walks;
     }
     return sums;

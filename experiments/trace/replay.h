@@ -49,7 +49,8 @@ class Replay {
   Soundness soundness_of(const std::string& verifier) const;
   Sums walk(TracedOutput output, const TreeCut& cut, const Rule& rule, bool timed) const;
   Sums best_walk(TracedOutput output, const TreeCut& cut, const Rule& rule) const;
-  Sums follow(TracedOutput output, LengthPolicy& policy, const Rule& rule, std::uint64_t number, bool timed) const;
+  Sums follow(TracedOutput output, LengthPolicy& policy, const Budget& stated, const Rule& rule, std::uint64_t number,
+              bool timed) const;
   template <class Walk> Replayed all(Replayed row, const Walk& walk) const;
   std::string untimed(const TreeCut& cut) const;
 

@@ -50,11 +50,10 @@ Budget granted(const std::vector<Budget>& budgets, const Budget& room) {
 
 }  // namespace
 
-Replay::Sums Replay::follow(TracedOutput output, LengthPolicy& policy, const Rule& rule, std::uint64_t number,
-                            bool timed) const {
+Replay::Sums Replay::follow(TracedOutput output, LengthPolicy& policy, const Budget& stated, const Rule& rule,
+                            std::uint64_t number, bool timed) const {
   const int request = output[0]->request, prompt = trace_.requests[std::size_t(request)].prompt_tokens;
-  const Budget given = policy.traits();
-  const Budget most = Budget{std::min(given.nodes, kMaxNodes), std::min(given.depth, kMaxPath)}.or_root();
+  const Budget most = Budget{std::min(stated.nodes, kMaxNodes), std::min(stated.depth, kMaxPath)}.or_root();
   PastOnly past;
   past.id = number, past.batch = trace_.batch();
   past.category = trace_.requests[std::size_t(request)].category;

@@ -6,11 +6,6 @@
 
 namespace foretoken {
 
-Needs Drafter::needs() const {
-  if (declared_) return *declared_;
-  throw Error("the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
-}
-
 void expect_served(const Needs& needs, const std::string& who) {
   if (std::ranges::find(needs.proposes, Drawn::aside) != needs.proposes.end())
     throw Error(who + " proposes nodes drawn 'aside', to be fed and never verified, which are not implemented yet");

@@ -3,7 +3,6 @@
 // rolls back a cache, and may be skipped for any number of steps. This module must not know which verifier is used.
 #pragma once
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,13 +46,14 @@ struct Outcome {
   const Sequence* sequence = nullptr;
   const DraftTree* tree = nullptr;
   const Verdict* verdict = nullptr;  // all that was accepted, also behind the end of the output
-  // i32 [nodes, Needs::ranks], host: the target's most probable tokens after each node of the tree, most probable
-  // first: of its distribution at temperature 1, with penalties and biases applied, and before top-k, top-p and min-p
-  // cut it. -1 where fewer tokens have any probability, and where the logits are not finite.
+  // i32 [nodes, k], host; k: Needs::ranks, or more where a drafter around it or within it needs more. The target's most
+  // probable tokens after each node of the tree, most probable first: of its distribution at temperature 1, with
+  // penalties and biases applied, and before top-k, top-p and min-p cut it. -1 where fewer tokens have any probability,
+  // and where the logits are not finite.
   Tensor ranks = {};
 };
 
-// The traits of a drafter: the engine and the pairing rules read these, never its name.
+// The traits of a drafter (Entry::traits): the engine and the pairing rules read these, never its name.
 struct Needs {
   std::vector<Drawn> proposes = {};  // kinds of nodes that it may draw; the verifier must take each of them
   // Its proposals may depend on more than the tokens and options of their own request: on other requests, on outcomes
@@ -62,10 +62,9 @@ struct Needs {
   // cold and warm. All other laws apply.
   bool learns = false;
   int ranks = 0;  // how many of the target's most probable tokens after each node an Outcome has
-  // States of the target that a DraftRequest has. They are kept in the target's pages, so Entry::traits must name them.
+  // States of the target that a DraftRequest has; they are kept in the target's pages.
   std::vector<Tap> hidden = {};
-  // It drafts by a part of the target that views the target's cache (Host::view_of_target); Entry::traits must state
-  // it.
+  // It drafts by a part of the target that views the target's cache (Host::view_of_target).
   bool views_target = false;
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
   bool waits = false;       // draft() waits for the device, at most once a level of the budget; without it too where
@@ -80,10 +79,6 @@ class Drafter {
  public:
   using Traits = Needs;
   virtual ~Drafter() = default;
-  // Override it only where Entry::traits is empty; then nothing is checked before the drafter is constructed. The
-  // default throws Error.
-  virtual Needs needs() const;
-  Traits traits() const { return declared_ ? *declared_ : needs(); }
   // One tree per request, in order, each within its budget. Whether a node exists must be decided before its token is
   // drawn, never by its own token; otherwise the output distribution changes. If it throws, it is called again with
   // each request alone and the same draws; only the requests for which it throws again fail, and it is then called with
@@ -103,10 +98,6 @@ class Drafter {
   // Else it has ended (Sequence::finish says how), it is the last call for it, and its id may come again for another
   // sequence. If it throws, or leaves rows of the sequence in such a cache, the sequence fails and its pages are freed.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
-
- protected:
-  template <class T> friend class Registry;
-  std::optional<Needs> declared_;  // by Entry::traits
 };
 
 }  // namespace foretoken

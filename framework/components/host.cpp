@@ -7,8 +7,6 @@
 
 namespace foretoken {
 
-const ModelInfo& target_of(const Host& host) { return host.target(); }
-
 Host::Host(Backend& backend, PagePool& pool, const ModelInfo& target, Load load, bool reuse_prefixes, Offers offers)
     : backend_(backend),
       pool_(pool),
@@ -70,28 +68,37 @@ void Host::expect_forgotten(const Sequence& sequence, const std::string& who) co
                   "; let Drafter::forget call CachedModel::forget for every cache that it got from its host");
 }
 
-const Registries& Host::registries(const char* what) const {
+namespace {
+
+bool asks_nothing(const Needs& n) {
+  return n.ranks == 0 && n.hidden.empty() && !n.views_target && !n.learns && !n.waits;
+}
+bool asks_nothing(const PolicyTraits& policy) { return !policy.learns; }
+bool asks_nothing(const Soundness& soundness) { return !soundness.raw; }
+
+}  // namespace
+
+void Host::allow_part(const nlohmann::json& config) { parts_.insert(config.dump()); }
+
+template <class T>
+std::unique_ptr<T> Host::part(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config) {
   if (!offers_.registries) throw Error(std::string("this engine was given no way to make another ") + what);
-  return *offers_.registries;
+  const Registry<T>& registry = offers_.registries->*kind;
+  if (!asks_nothing(registry.traits(config, target_)) && !parts_.contains(registry.complete(config).dump()))
+    throw Error("the " + registry.what() + " '" + config["name"].get<std::string>() +
+                "' is part of another component, and its Entry::traits asks the engine for something; let an option " +
+                "of the type \"" + registry.what() + "\" name it, so that the engine serves it");
+  return registry.make(config, *this);
 }
 
 std::unique_ptr<Drafter> Host::drafter(const nlohmann::json& config) {
-  auto made = registries("drafter").drafters.make(config, *this);
-  const Needs needs = made->traits();
-  expect_served(needs, "the drafter '" + config["name"].get<std::string>() + "'");
-  inner_.ranks = std::max(inner_.ranks, needs.ranks);
-  inner_.hidden.insert(inner_.hidden.end(), needs.hidden.begin(), needs.hidden.end());
-  return made;
+  return part(&Registries::drafters, "drafter", config);
 }
-
 std::unique_ptr<LengthPolicy> Host::policy(const nlohmann::json& config) {
-  return registries("policy").policies.make(config, *this);
+  return part(&Registries::policies, "policy", config);
 }
-
 std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
-  auto made = registries("verifier").verifiers.make(config, *this);
-  inner_.raw |= made->traits().raw;
-  return made;
+  return part(&Registries::verifiers, "verifier", config);
 }
 
 std::string Host::on_device(const std::string& key) const {

@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <typeinfo>
@@ -21,6 +22,7 @@ class Drafter;
 class LengthPolicy;
 class Verifier;
 class Registries;
+template <class T> class Registry;
 
 class Host {
  public:
@@ -62,22 +64,15 @@ class Host {
   // After the drafter `who` was told to forget a sequence: an Error where one of these caches holds rows of it. They
   // would be missing for good: no sequence would be blamed, and the pool would seem too small.
   void expect_forgotten(const Sequence& sequence, const std::string& who) const;
-  // Another drafter or verifier, {"name": ..., options}, for one that is made of several; as an option of the type
-  // "drafter" or "verifier" has it. The outer one passes it requests and trials whose draws have a scope of their own
-  // (Draws::within). The engine serves the needs of the outer one alone: it must declare at least the ranks of its
-  // inner ones (Needs::ranks; Outcome::ranks has as many as it declares) and Soundness::raw where one of them does, or
-  // the engine refuses it. What nothing serves is an Error here.
+  // Another drafter, policy or verifier, {"name": ..., options}, for one that is made of several: the value of an
+  // option of the type "drafter", "policy" or "verifier", so that Registry::traits can add what it needs to the outer
+  // one's traits. One that no option names is an Error if it needs anything. An inner drafter or verifier gets requests
+  // and trials whose draws have a scope of their own (Draws::within); an outer policy gives no budget above its own
+  // largest.
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
-  // Another length policy, of an option of the type "policy". The outer one gives no budget above its own largest.
   std::unique_ptr<LengthPolicy> policy(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
-  // The most that drafters and verifiers made here need.
-  struct Inner {
-    int ranks = 0;                 // Needs::ranks
-    bool raw = false;              // Soundness::raw
-    std::vector<Tap> hidden = {};  // Needs::hidden
-  };
-  const Inner& inner() const { return inner_; }
+  void allow_part(const nlohmann::json& config);  // by Registry::make: an option names it; complete
   // What `make` (returns a std::unique_ptr or std::shared_ptr of a T) made for `key` when it was first asked for on
   // this device: shared by all engines of a sweep. The key names all that the thing depends on.
   template <class T>
@@ -87,7 +82,8 @@ class Host {
 
  private:
   std::shared_ptr<CachedModel> add(std::shared_ptr<CachedModel> cache);
-  const Registries& registries(const char* what) const;
+  template <class T>
+  std::unique_ptr<T> part(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config);
   std::string on_device(const std::string& key) const;
 
   Backend& backend_;
@@ -96,7 +92,7 @@ class Host {
   Load load_;
   bool reuse_prefixes_;
   Offers offers_;
-  Inner inner_;
+  std::set<std::string> parts_;  // complete configs that options name
   std::vector<std::shared_ptr<CachedModel>> caches_;
   std::vector<std::shared_ptr<ForwardBooks>> books_;
 };

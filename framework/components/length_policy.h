@@ -2,7 +2,6 @@
 // of the coming round, since a length that depends on them changes the output distribution. This module must not know
 // drafters or verifiers.
 #pragma once
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -26,22 +25,26 @@ struct PastOnly {
   std::string_view category = {};  // Sequence::category; valid during LengthPolicy::budgets
 };
 
+// The traits of a policy (Entry::traits).
+struct PolicyTraits {
+  // By which a budget alone says it all.
+  PolicyTraits(const Budget& largest = {}, bool learning = false) : most(largest), learns(learning) {}
+  Budget most;  // no budget of the policy exceeds it in nodes or depth
+  // Budgets may depend on more than what PastOnly and observe() told of the sequence itself: on another sequence's
+  // SequenceReport or end, or on what a StepReport says of the step as a whole, which is its times (phases), rows, cut
+  // trees (cut), waits, recorded and unrecorded forwards, preempted, waiting and running sequences, and pages in use.
+  // So does any other clock; of these use Backend::clock alone. Then the conformance kit's memory law, whose second
+  // policy saw one sequence alone, does not apply, and a sweep measures it cold and warm. All other laws do. All of
+  // PastOnly is given to both policies, so a policy may read PastOnly::batch and room without this.
+  bool learns;
+};
+
 class LengthPolicy {
  public:
-  using Traits = Budget;  // no budget of the policy exceeds it in nodes or depth
+  using Traits = PolicyTraits;
   virtual ~LengthPolicy() = default;
-  // Override it only where Entry::traits is empty. The default throws Error.
-  virtual Budget most() const;
-  Traits traits() const { return declared_ ? *declared_ : most(); }
-  // Whether budgets may depend on more than what PastOnly and observe() told of the sequence itself: on another
-  // sequence's SequenceReport or end, or on what a StepReport says of the step as a whole, which is its times (phases),
-  // rows, cut trees (cut), waits, recorded and unrecorded forwards, preempted, waiting and running sequences, and pages
-  // in use. So does any other clock; of these use Backend::clock alone. Then the conformance kit's memory law, whose
-  // second policy saw one sequence alone, does not apply, and a sweep measures it cold and warm. All other laws do. All
-  // of PastOnly is given to both policies, so a policy may read PastOnly::batch and room without this.
-  virtual bool learns() const { return false; }
   // One budget per sequence, in order; another number of budgets is an Error. Each is cut to PastOnly::room, to
-  // kMaxNodes and to kMaxPath; for one above most() the sequence fails. If it throws, it is called again as
+  // kMaxNodes and to kMaxPath; for one above PolicyTraits::most the sequence fails. If it throws, it is called again as
   // Drafter::draft is.
   virtual std::vector<Budget> budgets(std::span<const PastOnly> past) = 0;
   // After every step: its sequences, what was drafted and accepted, and the time of each phase. An exception is an
@@ -51,10 +54,6 @@ class LengthPolicy {
   // not told of preemptions: a sequence that is preempted goes on later with what is known of it. If it throws, the
   // sequence fails.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
-
- protected:
-  template <class T> friend class Registry;
-  std::optional<Budget> declared_;  // by Entry::traits
 };
 
 }  // namespace foretoken

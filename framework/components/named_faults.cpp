@@ -11,9 +11,6 @@ namespace {
 class NamedDrafter : public Drafter {
  public:
   NamedDrafter(std::unique_ptr<Drafter> inner, const Blamed& who) : inner_(std::move(inner)), who_(who) {}
-  Needs needs() const override {
-    return declared_ ? *declared_ : naming_faults(who_, "Drafter::needs", [&] { return inner_->traits(); });
-  }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     return naming_faults(who_, "Drafter::draft", [&] { return inner_->draft(requests); });
   }
@@ -35,12 +32,6 @@ class NamedDrafter : public Drafter {
 class NamedPolicy : public LengthPolicy {
  public:
   NamedPolicy(std::unique_ptr<LengthPolicy> inner, const Blamed& who) : inner_(std::move(inner)), who_(who) {}
-  Budget most() const override {
-    return declared_ ? *declared_ : naming_faults(who_, "LengthPolicy::most", [&] { return inner_->traits(); });
-  }
-  bool learns() const override {
-    return naming_faults(who_, "LengthPolicy::learns", [&] { return inner_->learns(); });
-  }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     return naming_faults(who_, "LengthPolicy::budgets", [&] { return inner_->budgets(past); });
   }
@@ -59,9 +50,6 @@ class NamedPolicy : public LengthPolicy {
 class NamedVerifier : public Verifier {
  public:
   NamedVerifier(std::unique_ptr<Verifier> inner, const Blamed& who) : inner_(std::move(inner)), who_(who) {}
-  Soundness soundness() const override {
-    return declared_ ? *declared_ : naming_faults(who_, "Verifier::soundness", [&] { return inner_->traits(); });
-  }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     naming_faults(who_, "Verifier::verify", [&] { inner_->verify(backend, trials, verdicts); });
   }

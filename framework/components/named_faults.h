@@ -40,10 +40,9 @@ template <class T> Entry<T> naming_faults(Entry<T> entry, const Blamed& who) {
     auto made = naming_faults(who, "Entry::make", [&] { return make(options, host); });
     return made ? naming_faults(std::move(made), who) : nullptr;
   };
-  if (entry.traits)
-    entry.traits = [traits = std::move(entry.traits), who](const nlohmann::json& options, const ModelInfo& target) {
-      return naming_faults(who, "Entry::traits", [&] { return traits(options, target); });
-    };
+  entry.traits = [traits = std::move(entry.traits), who](const nlohmann::json& options, const ModelInfo& target) {
+    return naming_faults(who, "Entry::traits", [&] { return traits(options, target); });
+  };
   return entry;
 }
 

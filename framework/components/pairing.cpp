@@ -1,8 +1,6 @@
 #include "framework/components/pairing.h"
 
 #include <algorithm>
-#include <functional>
-#include <optional>
 
 #include "kernels/error.h"
 
@@ -10,25 +8,6 @@ namespace foretoken {
 namespace {
 
 std::string name_of(const nlohmann::json& config) { return "'" + config.at("name").get<std::string>() + "'"; }
-
-// What entries state before any component is made; empty where the component itself must be asked.
-struct StatedTraits {
-  std::optional<Needs> needs;
-  std::optional<Budget> most;
-  std::optional<Soundness> soundness;
-};
-
-StatedTraits stated_traits(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  return {registries.drafters.traits(configs.drafter, target), registries.policies.traits(configs.policy, target),
-          registries.verifiers.traits(configs.verifier, target)};
-}
-
-void expect_fit(const ComponentConfigs& configs, const StatedTraits& stated) {
-  const auto& [needs, most, soundness] = stated;
-  if (needs) expect_served(*needs, "the drafter " + name_of(configs.drafter));  // first, as in Engine
-  if (needs && soundness) expect_sound(configs, *needs, *soundness);
-  if (needs && most) expect_confidence(configs, *most, *needs);
-}
 
 }  // namespace
 
@@ -61,52 +40,18 @@ void expect_whole(const ComponentConfigs& configs, const Budget& most, const Nee
               "drafter's options that it may be cut");
 }
 
-void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
-                     const Soundness& soundness) {
-  if (inner.ranks > needs.ranks)
-    throw Error("the drafter " + name_of(configs.drafter) + " is made of another that needs " +
-                std::to_string(inner.ranks) + " ranks, but itself asks for " + std::to_string(needs.ranks) +
-                "; let its own Needs::ranks be as many");
-  if (inner.raw && !soundness.raw)
-    throw Error("the verifier " + name_of(configs.verifier) +
-                " is made of another that reads raw distributions, but itself does not ask for them; set its own "
-                "Soundness::raw");
-}
-
-TargetUse use_of_target(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  TargetUse use;
-  const std::function<void(const nlohmann::json&)> add = [&](const nlohmann::json& config) {
-    const nlohmann::json complete = registries.drafters.complete(config);
-    const Entry<Drafter>& entry = registries.drafters.find(config);
-    const Needs needs = entry.traits ? entry.traits(complete, target) : Needs();
-    for (const Tap t : needs.hidden)
-      if (std::ranges::find(use.taps, t) == use.taps.end()) use.taps.push_back(t);
-    use.views |= needs.views_target;
-    for (const Option& o : entry.options)
-      if (o.type == "drafter" && complete.at(o.name).is_object()) add(complete.at(o.name));
-  };
-  add(configs.drafter);
-  return use;
-}
-
-void expect_taps(const ComponentConfigs& configs, std::span<const Tap> taps, const Host::Inner& inner,
-                 const Needs& needs) {
-  for (const std::vector<Tap>& read : {needs.hidden, inner.hidden})
-    for (const Tap t : read)
-      if (std::ranges::find(taps, t) == taps.end())
-        throw Error("the drafter " + name_of(configs.drafter) + " reads the target's hidden state at point " +
-                    std::to_string(t) + ", which its Entry::traits does not state; they are kept in the target's " +
-                    "pages, so they must be known before it is made");
-}
-
-void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  expect_fit(configs, stated_traits(registries, configs, target));
+StatedTraits fitting_traits(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
+  const StatedTraits stated{registries.drafters.traits(configs.drafter, target),
+                            registries.policies.traits(configs.policy, target),
+                            registries.verifiers.traits(configs.verifier, target)};
+  expect_sound(configs, stated.needs, stated.soundness);
+  expect_confidence(configs, stated.policy.most, stated.needs);
+  return stated;
 }
 
 void expect_fit_whole(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target) {
-  const StatedTraits stated = stated_traits(registries, configs, target);
-  expect_fit(configs, stated);
-  if (stated.needs && stated.most) expect_whole(configs, *stated.most, *stated.needs);
+  const StatedTraits stated = fitting_traits(registries, configs, target);
+  expect_whole(configs, stated.policy.most, stated.needs);
 }
 
 }  // namespace foretoken

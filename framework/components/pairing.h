@@ -17,22 +17,14 @@ void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Sou
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs);
 // An Error where a policy drafts but never gives the budget that Needs::whole asks for.
 void expect_whole(const ComponentConfigs& configs, const Budget& most, const Needs& needs);
-// An Error unless a component that is made of others (Host::drafter, Host::verifier) asks for what they need.
-void expect_repeated(const ComponentConfigs& configs, const Host::Inner& inner, const Needs& needs,
-                     const Soundness& soundness);
-// What the drafter, and those that it is made of, use of the target's cache, as Entry::traits states it.
-struct TargetUse {
-  std::vector<Tap> taps;  // Needs::hidden of all, each once
-  bool views = false;     // Needs::views_target of any
+// The traits of all three, known before any component is made and any model is loaded.
+struct StatedTraits {
+  Needs needs;
+  PolicyTraits policy;
+  Soundness soundness;
 };
-TargetUse use_of_target(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
-// An Error where a drafter, or one that it is made of, reads states that are not among them.
-void expect_taps(const ComponentConfigs& configs, std::span<const Tap> taps, const Host::Inner& inner,
-                 const Needs& needs);
-
-// Throws for unsound pairs, confidence and needs that are not implemented, as far as Entry::traits states the traits
-// before any component is made and any model is loaded.
-void expect_fit(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
+// An Error for needs that are not implemented, for unsound pairs, and for confidence that is not served.
+StatedTraits fitting_traits(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 // The same, and expect_whole: of what a user asked for. The conformance kit drafts under budgets of its own, which cut.
 void expect_fit_whole(const Registries& registries, const ComponentConfigs& configs, const ModelInfo& target);
 

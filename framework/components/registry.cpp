@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/components/host.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -106,6 +107,47 @@ void add_files(const std::string& what, const nlohmann::json& config, const Entr
   }
 }
 
+// Visits every component that the options of a complete config name, and those that theirs name.
+template <class Visit> void each_part(const nlohmann::json& config, const std::vector<Option>& options,
+                                      const Entries& all, const Visit& visit) {
+  for (const Option& o : options) {
+    if (!is_component(o) || config.at(o.name).is_null()) continue;
+    const nlohmann::json& part = config.at(o.name);
+    const auto of = [&](const auto& entries) {
+      const auto& entry = find_entry(o.type, part, entries);
+      visit(entry, part);
+      each_part(part, entry.options, all, visit);
+    };
+    o.type == "drafter" ? of(all.drafters) : o.type == "policy" ? of(all.policies) : of(all.verifiers);
+  }
+}
+
+// What an entry states; of hidden states each once.
+template <class T>
+typename T::Traits stated(const Entry<T>& entry, const nlohmann::json& config, const ModelInfo& target) {
+  typename T::Traits traits = entry.traits(config, target);
+  if constexpr (std::is_same_v<T, Drafter>) {
+    expect_served(traits, "the drafter '" + config.at("name").template get<std::string>() + "'");
+    std::vector<Tap> once;
+    for (const Tap t : traits.hidden)
+      if (std::ranges::find(once, t) == once.end()) once.push_back(t);
+    traits.hidden = std::move(once);
+  }
+  return traits;
+}
+
+// Adds to the traits of a component what one that it is made of needs.
+void include(Needs& own, const Needs& part) {
+  own.learns |= part.learns, own.views_target |= part.views_target, own.waits |= part.waits;
+  own.ranks = std::max(own.ranks, part.ranks);
+  for (const Tap t : part.hidden)
+    if (std::ranges::find(own.hidden, t) == own.hidden.end()) own.hidden.push_back(t);
+}
+void include(Soundness& own, const Soundness& part) { own.raw |= part.raw; }
+template <class Own, class Part> void include(Own& own, const Part& part) {
+  if constexpr (requires { own.learns | part.learns; }) own.learns |= part.learns;
+}
+
 bool names_a_model(const nlohmann::json& config, const Option& o) {
   return o.type == "model" && config.contains(o.name) && !config.at(o.name).is_null();
 }
@@ -122,9 +164,30 @@ void taken_name(const std::string& what, const std::string& name, const std::str
               "); register yours under another name");
 }
 
+void no_traits(const std::string& what, const std::string& name) {
+  throw Error("the " + what + " '" + name +
+              "' states no traits, which an engine must know before it is made; fill Entry::traits");
+}
+
 void nothing_made(const std::string& what, const std::string& name, const std::string& plugin) {
   throw Error("the " + what + " '" + name + "'" + (plugin.empty() ? "" : " of the plugin " + plugin) +
               " was not made: its Entry::make returned null; let it return an object, or throw foretoken::Error");
+}
+
+template <class T> typename T::Traits united_traits(const Entry<T>& entry, const nlohmann::json& config,
+                                                    const ModelInfo& target, const Entries& all) {
+  typename T::Traits traits = stated(entry, config, target);
+  each_part(config, entry.options, all,
+            [&](const auto& of, const nlohmann::json& part) { include(traits, stated(of, part, target)); });
+  return traits;
+}
+template Needs united_traits(const Entry<Drafter>&, const nlohmann::json&, const ModelInfo&, const Entries&);
+template PolicyTraits united_traits(const Entry<LengthPolicy>&, const nlohmann::json&, const ModelInfo&,
+                                    const Entries&);
+template Soundness united_traits(const Entry<Verifier>&, const nlohmann::json&, const ModelInfo&, const Entries&);
+
+void allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options, const Entries& all) {
+  each_part(config, options, all, [&](const auto&, const nlohmann::json& part) { host.allow_part(part); });
 }
 
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options,

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -44,9 +43,9 @@ template <class T> struct Entry {
   std::vector<Option> options;
   std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)>
       make;  // options: all of them, defaults filled in; a model holds its shape and types (ModelChoice::read)
-  // What it will say of itself, before anything is made or any model is loaded; empty where that depends on more than
-  // options and target: then the object is asked (Drafter::needs, LengthPolicy::most, Verifier::soundness).
-  std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits = {};
+  // What it states of itself, before anything is made or any model is loaded. Of one that is made of others, without
+  // what those need: Registry::traits adds that. Never empty.
+  std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits;
   // Options to test it with, without its name: what is left out has its default, and a required model is one of the
   // conformance kit's. Between them each option of its own has a value that is not its default. Empty: the defaults
   // alone.
@@ -92,6 +91,7 @@ nlohmann::json with_paths(const std::string& what, nlohmann::json config, const 
 [[noreturn]] void missing_name(const std::string& what, const nlohmann::json& config,
                                const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
+[[noreturn]] void no_traits(const std::string& what, const std::string& name);
 [[noreturn]] void nothing_made(const std::string& what, const std::string& name, const std::string& plugin);
 
 // The entry of {"name": NAME, ...}; an Error where there is none.
@@ -105,7 +105,12 @@ template <class T> const Entry<T>& find_entry(const std::string& what, const nlo
   return it->second;
 }
 
-const ModelInfo& target_of(const Host& host);
+// Of the complete `config`: what its entry states, and what the components that its options name need besides, however
+// deep: ranks, hidden states, views, waits, raw distributions, learning.
+template <class T> typename T::Traits united_traits(const Entry<T>& entry, const nlohmann::json& config,
+                                                    const ModelInfo& target, const Entries& all);
+// Tells a host which components `config`, which is complete, names by its options.
+void allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options, const Entries& all);
 
 // One kind of what is registered; the others are looked up where an option names a component.
 template <class T> class Registry {
@@ -114,13 +119,16 @@ template <class T> class Registry {
   // A copy has entries of its own.
   Registry(const Registry& other) : what_(other.what_), all_(std::make_shared<Entries>(*other.all_)) {}
   Registry& operator=(const Registry&) = delete;  // Registries is assigned as a whole
-  // A name that is taken is an Error.
+  // A name that is taken is an Error, and so is an entry without traits.
   void add(const std::string& name, Entry<T> entry) {
     if (const auto it = entries().find(name); it != entries().end()) taken_name(what_, name, it->second.plugin);
     replace(name, std::move(entry));
   }
   // For recorders and tests that put something between an engine and a component it knows.
-  void replace(const std::string& name, Entry<T> entry) { all_->of<T>()[name] = std::move(entry); }
+  void replace(const std::string& name, Entry<T> entry) {
+    if (!entry.traits) no_traits(what_, name);
+    all_->of<T>()[name] = std::move(entry);
+  }
   const std::map<std::string, Entry<T>>& entries() const { return all_->of<T>(); }
   const std::string& what() const { return what_; }
 
@@ -136,15 +144,16 @@ template <class T> class Registry {
   }
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
     const Entry<T>& entry = find(config);
-    std::unique_ptr<T> made = entry.make(with_whole_models(complete(config), entry.options), host);
+    const nlohmann::json whole = complete(config);
+    allow_parts(host, whole, entry.options, *all_);
+    std::unique_ptr<T> made = entry.make(with_whole_models(whole, entry.options), host);
     if (!made) nothing_made(what_, config["name"].get<std::string>(), entry.plugin);
-    if (auto said = traits(config, target_of(host))) made->declared_ = std::move(said);
     return made;
   }
-  // What an entry says of the thing before it is made; nothing where the thing itself must be asked.
-  std::optional<typename T::Traits> traits(const nlohmann::json& config, const ModelInfo& target) const {
-    const Entry<T>& entry = find(config);
-    return entry.traits ? std::optional(entry.traits(complete(config), target)) : std::nullopt;
+  // The traits of what `config` makes: its own, and what the components that its options name need. Needs that nothing
+  // serves are an Error.
+  typename T::Traits traits(const nlohmann::json& config, const ModelInfo& target) const {
+    return united_traits(find(config), complete(config), target, *all_);
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;

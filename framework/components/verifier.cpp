@@ -99,11 +99,6 @@ struct NodeArrays {
 
 }  // namespace
 
-Soundness Verifier::soundness() const {
-  if (declared_) return *declared_;
-  throw Error("the verifier does not state which nodes it takes; fill Entry::traits, or override Verifier::soundness");
-}
-
 Trials::Trials(Backend& backend, std::span<const DraftTree> trees, Distributions p, std::span<const Draws> draws,
                std::span<const std::uint32_t> positions, Staging& staging, Distributions raw)
     : trees_(trees),

@@ -194,7 +194,7 @@ enum class Acceptance : std::uint8_t {
   other   // No formula is stated, and the law is not tested
 };
 
-// The traits of a verifier: the nodes that it takes, and its promise for them.
+// The traits of a verifier (Entry::traits): the nodes that it takes, and its promise for them.
 struct Soundness {
   std::vector<Drawn> takes;       // kinds of nodes for which the promise holds
   std::string promise = "exact";  // "exact", "exact, path-identical", "lossy: <the induced distribution>"
@@ -213,16 +213,9 @@ class Verifier {
  public:
   using Traits = Soundness;
   virtual ~Verifier() = default;
-  // Override it only where Entry::traits is empty. The default throws Error.
-  virtual Soundness soundness() const;
-  Traits traits() const { return declared_ ? *declared_ : soundness(); }
   // Writes one Verdict per trial to `verdicts`: u8 [count, sizeof(Verdict)] on the backend's device. If it throws, it
   // is called again with each trial alone; only the sequences for which it throws again fail.
   virtual void verify(Backend& backend, const Trials& trials, Tensor verdicts) = 0;
-
- protected:
-  template <class T> friend class Registry;
-  std::optional<Soundness> declared_;  // by Entry::traits
 };
 
 // The task of a lane for trial i: applies the rule. If the distribution of a visited node is not finite (the root, or a
@@ -255,8 +248,6 @@ template <class Rule> struct ApplyRule {
 template <class Rule> class RuleVerifier final : public Verifier {
  public:
   explicit RuleVerifier(Rule rule = {}) : rule_(rule) {}
-  // For an entry without Entry::traits.
-  explicit RuleVerifier(Soundness soundness, Rule rule = {}) : rule_(rule) { declared_ = std::move(soundness); }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
 #if !defined(__CUDACC__)
     if (backend.device().kind != Device::Kind::cpu)

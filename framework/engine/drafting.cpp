@@ -22,7 +22,7 @@ std::string above(const Budget& b, const Budget& most) {
     return std::to_string(x.nodes) + " nodes and " + std::to_string(x.depth) + " levels";
   };
   return " gave a budget of " + text(b) + ", above the largest that it states, of " + text(most) +
-         "; let Entry::traits or LengthPolicy::most state the largest";
+         "; let Entry::traits state the largest";
 }
 
 // Whether a tree was limited by the rows or pages of the plan: see StepReport::cut.
@@ -79,13 +79,13 @@ void Engine::choose_budgets(Plan& plan, StepReport& report) {
   if (budgets.size() != plan.scheduled.size())
     throw Error(policy_name_ + " gave " + std::to_string(budgets.size()) + " budgets for " +
                 std::to_string(plan.scheduled.size()) + " sequences; LengthPolicy::budgets must return one for each");
-  const Budget stated = policy_->traits();
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     Budget b = budgets[i];
-    expect_confidence(configs_, b, needs_);
+    expect_confidence(configs_, b, traits_.needs);
     Scheduled& s = plan.scheduled[i];
     Sequence& q = s.active->sequence;
-    if (const std::string why = above(b, stated); !why.empty()) q.fail(for_sequence(q.id, policy_name_ + why));
+    if (const std::string why = above(b, traits_.policy.most); !why.empty())
+      q.fail(for_sequence(q.id, policy_name_ + why));
     b.nodes = std::min(b.nodes, most_.nodes), b.depth = std::min(b.depth, most_.depth);
     s.wanted = b, s.budget = granted(b, s.room);
   }
@@ -109,7 +109,7 @@ std::vector<DraftRequest> Engine::requests(Plan& plan) {
                         s.budget,
                         rows[i],
                         {q.sampling.seed, q.stream, std::uint32_t(q.length()), 0},
-                        soundness_.race,
+                        soundness().race,
                         target_.hidden(q)});
   }
   return requests;
@@ -128,7 +128,7 @@ NoDraft Engine::no_draft(const Scheduled& s) {
   const Sequence& q = s.active->sequence;
   const auto& caches = host_.caches();
   if (std::ranges::any_of(caches, [&](const auto& c) { return !c->fits(q); })) return NoDraft::context;
-  if ((!use_.taps.empty() || use_.views) && (q.generated() == 0 || s.chain > 0)) return NoDraft::states;
+  if ((!needs().hidden.empty() || needs().views_target) && (q.generated() == 0 || s.chain > 0)) return NoDraft::states;
   if (s.catches_up && !caches.empty()) return NoDraft::rows;
   return std::ranges::any_of(caches, [&](const auto& c) { return c->lacked_pages(q); }) ? NoDraft::pages
                                                                                         : NoDraft::nothing;
@@ -152,7 +152,7 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
     Sequence& q = s.active->sequence;
     const int vocab = target_.info().vocab;
     try {
-      expect_tree(trees[i], {q.last(), s.budget, vocab, soundness_.takes, needs_.proposes}, drafter_name_);
+      expect_tree(trees[i], {q.last(), s.budget, vocab, soundness().takes, needs().proposes}, drafter_name_);
       expect_distributions(trees[i], vocab, drafter_name_);
     } catch (const Error& e) {
       q.fail(for_sequence(q.id, e.what()));

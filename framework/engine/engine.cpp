@@ -87,8 +87,8 @@ void expect_servable(const Request& request, const ModelInfo& m, const EngineOpt
         " tokens; raise \"memory_mib\" of the engine (\"memory_fraction\" where that is set) or shorten the request");
 }
 
-ModelInfo as_served(const Registries& registries, const ComponentConfigs& configs, ModelInfo target) {
-  target.kv = with_taps(target, use_of_target(registries, configs, target).taps);
+ModelInfo as_served(ModelInfo target, const Needs& needs) {
+  target.kv = with_taps(target, needs.hidden);
   return target;
 }
 
@@ -98,34 +98,27 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
     : backend_(backend),
       configs_(configs),
       options_(checked(options)),
-      use_(use_of_target(registries, configs, target->info())),
-      served_(as_served(registries, configs, target->info())),
+      traits_(fitting_traits(registries, configs, target->info())),
+      served_(as_served(target->info(), traits_.needs)),
       pool_(backend, page_bytes(options, served_), pool_pages(options, served_, backend)),
-      target_(backend, target, pool_, options.reuse_prefixes, use_.taps),
+      target_(backend, target, pool_, options.reuse_prefixes, traits_.needs.hidden),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
-            {target, use_.views ? &target_.cache() : nullptr, &registries, std::move(kept)}),
+            {target, traits_.needs.views_target ? &target_.cache() : nullptr, &registries, std::move(kept)}),
       draft_readback_(backend),
       judging_(backend) {
   const ModelInfo& info = target_.info();
-  expect_fit(registries, configs, info);
   drafter_ = registries.drafters.make(configs.drafter, host_);
   policy_ = registries.policies.make(configs.policy, host_);
   verifier_ = registries.verifiers.make(configs.verifier, host_);
-  needs_ = drafter_->traits();
-  most_ = policy_->traits();
-  soundness_ = verifier_->traits();
   drafter_name_ = "the drafter '" + configs.drafter["name"].get<std::string>() + "'",
   policy_name_ = "the policy '" + configs.policy["name"].get<std::string>() + "'";
   verifier_name_ = "the verifier '" + configs.verifier["name"].get<std::string>() + "'";
-  expect_served(needs_, drafter_name_);  // first, so that needs without an implementation are not reported as unsound
-  expect_repeated(configs, host_.inner(), needs_, soundness_),
-      expect_taps(configs, target_.taps(), host_.inner(), needs_);
-  expect_sound(configs, needs_, soundness_), expect_confidence(configs, most_, needs_);
-  most_ = Budget{std::min(most_.nodes, kMaxNodes), std::min(most_.depth, kMaxPath), most_.confidence}.or_root();
+  const Budget& most = traits_.policy.most;
+  most_ = Budget{std::min(most.nodes, kMaxNodes), std::min(most.depth, kMaxPath), most.confidence}.or_root();
   const Scheduler::Rows rows = step_rows(options_, most_, judged_rows(options_, info.vocab));
   options_.step_rows = rows.all;
   scheduler_ = {options_.batch, rows};
-  wanted_ = {soundness_.raw, needs_.ranks, options_.check, soundness_.acceptance != Acceptance::other};
+  wanted_ = {soundness().raw, needs().ranks, options_.check, soundness().acceptance != Acceptance::other};
 }
 
 Engine::~Engine() = default;

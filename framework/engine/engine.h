@@ -45,8 +45,8 @@ struct Request {
   std::string category = {};  // what drafters and policies are told of it: Sequence::category
 };
 
-// The target as an engine with these components caches it: with the states that drafters read beside keys and values.
-ModelInfo as_served(const Registries& registries, const ComponentConfigs& configs, ModelInfo target);
+// The target as an engine caches it whose drafter needs these states beside keys and values.
+ModelInfo as_served(ModelInfo target, const Needs& needs);
 // The pages of an engine's pool, `options.pages` or as many as fit into `memory_mib`. More memory than is free is an
 // Error.
 // `target`: as_served().
@@ -82,10 +82,10 @@ class Engine : private Scheduler::Memory {
   // Lets go of the prefixes that all caches keep of requests that have ended: later requests read their prompts anew.
   void forget_prefixes();
 
-  const Soundness& soundness() const { return soundness_; }
-  const Needs& needs() const { return needs_; }  // the drafter's
+  const Soundness& soundness() const { return traits_.soundness; }
+  const Needs& needs() const { return traits_.needs; }  // the drafter's
   // Whether drafts may depend on other requests, on outcomes of their own, or on measured times.
-  bool learns() const { return needs_.learns || policy_->learns(); }
+  bool learns() const { return traits_.needs.learns || traits_.policy.learns; }
   const PagePool& pool() const { return pool_; }
   CachedModel& target() { return target_; }
   const Host& host() const { return host_; }
@@ -117,7 +117,7 @@ class Engine : private Scheduler::Memory {
   Backend& backend_;
   ComponentConfigs configs_;
   EngineOptions options_;
-  TargetUse use_;
+  StatedTraits traits_;
   ModelInfo served_;  // as_served()
   PagePool pool_;
   CachedModel target_;
@@ -128,9 +128,7 @@ class Engine : private Scheduler::Memory {
   std::unique_ptr<Drafter> drafter_;
   std::unique_ptr<LengthPolicy> policy_;
   std::unique_ptr<Verifier> verifier_;
-  Needs needs_;
-  Budget most_;  // the policy's largest budget
-  Soundness soundness_;
+  Budget most_;  // the policy's largest budget, cut to what an engine drafts
   Judging::Wanted wanted_;
   std::string drafter_name_, policy_name_, verifier_name_;  // for messages
   Scheduler scheduler_{1, {1}};                             // replaced when the policy is known

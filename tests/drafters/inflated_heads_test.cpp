@@ -197,7 +197,7 @@ TEST_F(Refusals, OfShapesThatDoNotFit) {
 TEST(InflatedHeadOptions, OfKindsThatCannotBeInflatedAreRefused) {
   HeadByHand plain(make_reference_backend()), large(make_reference_backend(), inflated_target);
   const auto made = [&](HeadByHand& h, const nlohmann::json& drafter) {
-    return sentence_of([&] { h.host.drafter(drafter); });
+    return sentence_of([&] { h.registries.drafters.make(drafter, h.host); });
   };
   const Shapes shapes;
   const std::string why = "heads of the drafter 'medusa' cannot be inflated";

@@ -111,7 +111,7 @@ struct KangarooOptions : ::testing::Test {
 
   Needs needs(json options) {
     options["name"] = "early_exit";
-    return registries.drafters.traits(registries.drafters.complete(options), target->info()).value();
+    return registries.drafters.traits(registries.drafters.complete(options), target->info());
   }
   std::string refused(const json& options) {
     return sentence_of([&] { (void)needs(options); });

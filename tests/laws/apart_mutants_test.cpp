@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_table.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -162,7 +163,6 @@ enum class PolicyFault { none, by_id_modulo, keeps_stopped, reads_pages, reads_t
 class OneMore : public LengthPolicy {
  public:
   explicit OneMore(PolicyFault fault) : fault_(fault) {}
-  Budget most() const override { return {6, 5}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> all;
     for (const PastOnly& p : past) {
@@ -193,8 +193,9 @@ class OneMore : public LengthPolicy {
 
 std::string broken(PolicyFault fault) {
   Registries registries = all_registries();
-  registries.policies.add("one_more",
-                          {"", "", {}, [=](const json&, Host&) { return std::make_unique<OneMore>(fault); }});
+  registries.policies.add("one_more", entry_that<LengthPolicy>(states(Budget{6, 5}), [=](const json&, Host&) {
+                            return std::make_unique<OneMore>(fault);
+                          }));
   const json drafter{{"name", "draft_model"}, {"model", "table:other"}}, verifier{{"name", "coupled"}};
   return broken(candidate({registries, {drafter, {{"name", "one_more"}}, verifier}}, true));
 }

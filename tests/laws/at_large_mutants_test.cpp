@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_table.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -123,11 +124,9 @@ Candidate followers(Fault fault) {
   const bool learns = fault == Fault::learns || fault == Fault::learns_and_keeps;
   registries.drafters.add(
       "followers",
-      {"",
-       "",
-       {},
-       [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); },
-       [=](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .learns = learns}; }});
+      entry_that<Drafter>(
+          [=](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}, .learns = learns}; },
+          [=](const json&, Host& h) { return std::make_unique<Followers>(h.backend(), fault); }));
   return candidate({registries, {{{"name", "followers"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
                    false);
 }
@@ -165,7 +164,6 @@ enum class PolicyFault { none, four_slots, after_40_rounds, leaves_ids, one_abov
 class OneMore : public LengthPolicy {
  public:
   OneMore(PolicyFault fault, int most) : fault_(fault), most_(most) {}
-  Budget most() const override { return {most_ + 1, most_}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> all;
     for (const PastOnly& p : past) {
@@ -207,9 +205,13 @@ class OneMore : public LengthPolicy {
 
 std::string broken(PolicyFault fault, const std::string& scenario) {
   Registries registries = all_registries();
-  registries.policies.add("one_more", {"", "", {{"most", "integer", 6, "", false, 1, 64}}, [=](const json& o, Host&) {
-                                         return std::make_unique<OneMore>(fault, o.at("most").get<int>());
-                                       }});
+  registries.policies.add(
+      "one_more",
+      {"",
+       "",
+       {{"most", "integer", 6, "", false, 1, 64}},
+       [=](const json& o, Host&) { return std::make_unique<OneMore>(fault, o.at("most").get<int>()); },
+       [](const json& o, const ModelInfo&) { return Budget{o.at("most").get<int>() + 1, o.at("most").get<int>()}; }});
   const json drafter{{"name", "draft_model"}, {"model", "table:other"}}, verifier{{"name", "coupled"}};
   return broken(candidate({registries, {drafter, {{"name", "one_more"}}, verifier}}, true), scenario);
 }

@@ -66,7 +66,6 @@ TEST(AtOnce, ABugOfTheRuleIsKilled) {
 class OfTheFirst : public Drafter {
  public:
   OfTheFirst(std::unique_ptr<Drafter> inner, Backend& backend) : inner_(std::move(inner)), backend_(backend) {}
-  Needs needs() const override { return inner_->needs(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = inner_->draft(requests);
     for (std::size_t i = 1; i < trees.size(); ++i)

@@ -5,6 +5,7 @@
 #include "experiments/conformance/configurations.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/conformance/scripted_drafter.h"
+#include "tests/support/states.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -84,7 +85,6 @@ class OfAWrappedModel : public Drafter {
  public:
   explicit OfAWrappedModel(Host& host)
       : backend_(host.backend()), model_(host.cache(std::make_shared<Wrapped>(host.load({"table:other"})))) {}
-  Needs needs() const override { return {{Drawn::certain}, false}; }
   void forget(const Sequence& sequence) override { model_->forget(sequence); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
@@ -105,9 +105,10 @@ class OfAWrappedModel : public Drafter {
 
 Registries with_wrapped() {
   Registries r = all_registries();
-  r.drafters.add("wrapped", {"", "", {}, [](const nlohmann::json&, Host& host) {
-                               return std::make_unique<OfAWrappedModel>(host);
-                             }});
+  r.drafters.add("wrapped", entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}}),
+                                                [](const nlohmann::json&, Host& host) {
+                                                  return std::make_unique<OfAWrappedModel>(host);
+                                                }));
   return r;
 }
 

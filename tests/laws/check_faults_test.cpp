@@ -14,6 +14,7 @@
 #include "experiments/conformance/check.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -50,10 +51,11 @@ class Repeating : public Drafter {
 
 Registries with_fault(const Repeating::Fault& fault) {
   Registries r = all_registries();
-  Entry<Drafter> entry{"", "", {{"model", "model", nullptr, "not read"}}, [fault](const json&, Host& host) {
-                         return std::make_unique<Repeating>(host.backend(), fault);
-                       }};
-  entry.traits = [](const json&, const ModelInfo&) { return Needs{{Drawn::certain, Drawn::chain}}; };
+  Entry<Drafter> entry{"",
+                       "",
+                       {{"model", "model", nullptr, "not read"}},
+                       [fault](const json&, Host& host) { return std::make_unique<Repeating>(host.backend(), fault); },
+                       states(Needs{{Drawn::certain, Drawn::chain}})};
   r.drafters.add("faulty", entry);
   return r;
 }
@@ -75,9 +77,8 @@ Repeating::Fault in_trees(const std::function<void(DraftTree&)>& fault) {
 template <class Rule> CheckReport report_on_rule(const std::vector<std::string>& laws) {
   Registries r = all_registries();
   r.verifiers.add("faulty",
-                  {"", "", {}, [](const json&, Host&) {
-                     return std::make_unique<RuleVerifier<Rule>>(Soundness{{Drawn::certain, Drawn::chain}, "exact"});
-                   }});
+                  entry_that<Verifier>(states(Soundness{{Drawn::certain, Drawn::chain}, "exact"}),
+                                       [](const json&, Host&) { return std::make_unique<RuleVerifier<Rule>>(); }));
   const json drafter{{"name", "draft_model"}, {"model", "table:far"}};
   return check(candidates({r, drafter, nullptr, {{"name", "faulty"}}}), environment(), {2, 600, laws});
 }

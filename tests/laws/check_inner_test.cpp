@@ -12,6 +12,7 @@
 #include "tests/framework/components/children_rules.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/around.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -50,39 +51,37 @@ void expect_target(Host& host) {
 }
 
 // The drafter "around" is made of itself so many times, and of a draft model in the end.
-Registries with_around(bool says) {
+Registries with_around() {
   Registries r = all_registries();
-  Entry<Drafter> entry{"", "", {{"times", "integer", 0, ""}}, [](const json& o, Host& host) {
+  Entry<Drafter> entry{"",
+                       "",
+                       {{"times", "integer", 0, ""}},
+                       [](const json& o, Host& host) {
                          expect_target(host);
                          const int times = o.at("times");
                          const json inner = times > 0 ? json{{"name", "around"}, {"times", times - 1}} : kDraftModel;
                          return std::make_unique<Around>(host.drafter(inner));
-                       }};
-  if (says) entry.traits = [](const json&, const ModelInfo&) { return Needs{{Drawn::chain}}; };
+                       },
+                       states(Needs{{Drawn::chain}})};
   r.drafters.add("around", entry);
   return r;
 }
 
 TEST(CheckInner, ADrafterMadeOfAnotherHolds) {
   const std::vector<std::string> laws{"memory", "causal", "device"};
-  for (const bool says : {false, true})
-    for (const int times : {0, 1})
-      expect_shown(report_on(with_around(says), {{"name", "around"}, {"times", times}}, kSampling, laws), laws);
+  for (const int times : {0, 1})
+    expect_shown(report_on(with_around(), {{"name", "around"}, {"times", times}}, kSampling, laws), laws);
 }
 
 TEST(CheckInner, AVerifierMadeOfAnotherHolds) {
   const std::vector<std::string> laws{"greedy", "device"};
-  for (const bool says : {false, true}) {
-    Registries r = all_registries();
-    Entry<Verifier> entry{"", "", {}, [](const json&, Host& host) {
-                            expect_target(host);
-                            return host.verifier(kSampling);
-                          }};
-    if (says)
-      entry.traits = [](const json&, const ModelInfo&) { return Soundness{{Drawn::certain, Drawn::chain}, "exact"}; };
-    r.verifiers.add("around", entry);
-    expect_shown(report_on(r, kDraftModel, {{"name", "around"}}, laws), laws);
-  }
+  Registries r = all_registries();
+  r.verifiers.add("around", entry_that<Verifier>(states(Soundness{{Drawn::certain, Drawn::chain}, "exact"}),
+                                                 [](const json&, Host& host) {
+                                                   expect_target(host);
+                                                   return host.verifier(kSampling);
+                                                 }));
+  expect_shown(report_on(r, kDraftModel, {{"name", "around"}}, laws), laws);
 }
 
 // Speculative sampling of chains, but only below nodes whose raw distribution gives the token 0 enough: no token of the
@@ -110,10 +109,11 @@ struct WhereZeroIsLikely {
 TEST(CheckInner, ARuleThatReadsRawDistributionsHolds) {
   const std::vector<std::string> laws{"exact", "device"};
   Registries r = all_registries();
-  r.verifiers.add("raw", {"", "", {}, [](const json&, Host&) {
-                            return std::make_unique<RuleVerifier<WhereZeroIsLikely>>(Soundness{
-                                .takes = {Drawn::certain, Drawn::chain}, .acceptance = Acceptance::other, .raw = true});
-                          }});
+  r.verifiers.add(
+      "raw",
+      entry_that<Verifier>(
+          states(Soundness{.takes = {Drawn::certain, Drawn::chain}, .acceptance = Acceptance::other, .raw = true}),
+          [](const json&, Host&) { return std::make_unique<RuleVerifier<WhereZeroIsLikely>>(); }));
   const CheckReport report = report_on(r, kDraftModel, {{"name", "raw"}}, laws);
   expect_shown(report, laws);
   for (const LawReport& law : report.laws) EXPECT_TRUE(law.law != "device" || (law.accepted > 0 && law.rejected > 0));
@@ -121,10 +121,9 @@ TEST(CheckInner, ARuleThatReadsRawDistributionsHolds) {
 
 template <class Rule> Registries judging_siblings() {
   Registries r = all_registries();
-  r.verifiers.add("siblings", {"", "", {}, [](const json&, Host&) {
-                                 return std::make_unique<RuleVerifier<Rule>>(
-                                     Soundness{{Drawn::chain, Drawn::without_replacement}, "exact"});
-                               }});
+  r.verifiers.add("siblings",
+                  entry_that<Verifier>(states(Soundness{{Drawn::chain, Drawn::without_replacement}, "exact"}),
+                                       [](const json&, Host&) { return std::make_unique<RuleVerifier<Rule>>(); }));
   return r;
 }
 
@@ -139,10 +138,10 @@ struct OfDrawnSiblings : WithoutReplacement<false> {
 
 TEST(CheckInner, ARuleForDrawnSiblingsIsGivenNoCertainGuessesOnAnotherDevice) {
   Registries r = with_scripted(all_registries());
-  r.verifiers.add("siblings", {"", "", {}, [](const json&, Host&) {
-                                 return std::make_unique<RuleVerifier<OfDrawnSiblings>>(
-                                     Soundness{{Drawn::without_replacement}, "exact"});
-                               }});
+  r.verifiers.add("siblings", entry_that<Verifier>(states(Soundness{{Drawn::without_replacement}, "exact"}),
+                                                   [](const json&, Host&) {
+                                                     return std::make_unique<RuleVerifier<OfDrawnSiblings>>();
+                                                   }));
   ReferenceBackend reference;
   const auto cpu = make_cpu_backend(1);
   const Subject siblings{

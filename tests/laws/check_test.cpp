@@ -10,6 +10,7 @@
 #include "experiments/sweep/run_document.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -168,11 +169,12 @@ TEST(Check, WhatFallsInMoreWaysThanAreFollowedIsCutAndCounted) {
 
 TEST(Check, AFailedSampleReportsTheReason) {
   struct Refusing : Verifier {
-    Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
     void verify(Backend&, const Trials&, Tensor) override { throw std::runtime_error("no verdict today"); }
   };
   Registries registries = all_registries();
-  registries.verifiers.add("refusing", {"", "", {}, [](const json&, Host&) { return std::make_unique<Refusing>(); }});
+  registries.verifiers.add("refusing",
+                           entry_that<Verifier>(states(Soundness{{Drawn::certain, Drawn::chain}}),
+                                                [](const json&, Host&) { return std::make_unique<Refusing>(); }));
   const CheckReport report = checked(registries, {{"name", "refusing"}}, {"sampled"});
   EXPECT_EQ(broken(report), std::set<std::string>{"sampled"});
   ASSERT_EQ(report.sentences.size(), 1u);
@@ -197,13 +199,13 @@ TEST(Check, ALawThatWasNotNamedIsListedAsNotRun) {
 
 TEST(Check, AnUnsoundPairIsOneSentence) {
   Registries registries = all_registries();
-  registries.verifiers.add("picky", {"takes nothing", "", {}, [](const json&, Host&) -> std::unique_ptr<Verifier> {
-                                       struct Picky : Verifier {
-                                         Soundness soundness() const override { return {}; }
-                                         void verify(Backend&, const Trials&, Tensor) override {}
-                                       };
-                                       return std::make_unique<Picky>();
-                                     }});
+  registries.verifiers.add(
+      "picky", entry_that<Verifier>(states(Soundness()), [](const json&, Host&) -> std::unique_ptr<Verifier> {
+        struct Picky : Verifier {
+          void verify(Backend&, const Trials&, Tensor) override {}
+        };
+        return std::make_unique<Picky>();
+      }));
   EXPECT_THROW(candidates({registries, kDraftModel, nullptr, {{"name", "picky"}}}), std::exception);
 }
 
@@ -215,7 +217,6 @@ class OfADatastore : public Drafter {
       throw Error("the datastore " + options.at("store").dump() + " cannot be read");
     (void)host.load(ModelChoice::read(options.at("model")));
   }
-  Needs needs() const override { return {{Drawn::certain}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < requests.size(); ++i)
@@ -233,7 +234,8 @@ Registries with_datastore() {
                  {"",
                   "",
                   {{"store", "path", nullptr, "the file of the datastore"}, {"model", "model", nullptr, "that ranks"}},
-                  [](const json& o, Host& host) { return std::make_unique<OfADatastore>(host, o); }});
+                  [](const json& o, Host& host) { return std::make_unique<OfADatastore>(host, o); },
+                  states(Needs{.proposes = {Drawn::certain}})});
   return r;
 }
 

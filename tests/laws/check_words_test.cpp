@@ -12,6 +12,7 @@
 #include "tests/support/correct_plugins.h"
 #include "tests/support/mutants.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -46,14 +47,11 @@ Registries with_needy(const Needs& needs, bool is_made = true) {
     Backend& backend_;
   };
   Registries r = all_registries();
-  r.drafters.add("needy", {"",
-                           "",
-                           {},
-                           [is_made](const json&, Host& host) -> std::unique_ptr<Drafter> {
-                             if (!is_made) throw Error("the head of the drafter 'needy' cannot be read");
-                             return std::make_unique<Guessing>(host.backend());
-                           },
-                           [needs](const json&, const ModelInfo&) { return needs; }});
+  r.drafters.add("needy",
+                 entry_that<Drafter>(states(needs), [is_made](const json&, Host& host) -> std::unique_ptr<Drafter> {
+                   if (!is_made) throw Error("the head of the drafter 'needy' cannot be read");
+                   return std::make_unique<Guessing>(host.backend());
+                 }));
   return r;
 }
 
@@ -149,16 +147,16 @@ TEST(CheckWords, ACacheThatIsNotForgottenIsTheDraftersFault) {
   class Keeping : public Drafter {
    public:
     explicit Keeping(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
-    Needs needs() const override { return inner_->traits(); }
     std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return inner_->draft(requests); }
 
    private:
     std::unique_ptr<Drafter> inner_;
   };
   Registries r = all_registries();
-  r.drafters.add("keeping", {"", "", {}, [](const json&, Host& host) {
-                               return std::make_unique<Keeping>(host.drafter(kDraftModel));
-                             }});
+  r.drafters.add("keeping", entry_that<Drafter>(states_those_of(all_registries().drafters, kDraftModel),
+                                                [](const json&, Host& host) {
+                                                  return std::make_unique<Keeping>(host.drafter(kDraftModel));
+                                                }));
   for (const char* law : {"cache", "memory", "batch"})
     EXPECT_TRUE(says(reason(r, {{"name", "keeping"}}, kSampling, law), "the drafter 'keeping' was to forget sequence ",
                      "left its rows in the cache of the model", "CachedModel::forget"))

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/check.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -57,9 +58,9 @@ CheckReport checked(double least, Bugs bugs, const std::vector<std::string>& law
   Soundness soundness{.takes = {Drawn::certain, Drawn::chain}, .promise = "lossy: tokens with p >= least", .raw = true};
   soundness.acceptance = Acceptance::other;
   if (!bugs.no_law) soundness.induced = [=](const Round& round) { return kept(round, least, bugs.law_reversed); };
-  r.verifiers.add("kept", {"", "", {}, [=](const json&, Host&) {
-                             return std::make_unique<RuleVerifier<Kept>>(soundness, Kept{least, bugs});
-                           }});
+  r.verifiers.add("kept", entry_that<Verifier>(states(soundness), [=](const json&, Host&) {
+                    return std::make_unique<RuleVerifier<Kept>>(Kept{least, bugs});
+                  }));
   const json drafter{{"name", "draft_model"}, {"model", "table:other"}};
   return check(candidates({r, drafter, nullptr, {{"name", "kept"}}}), {}, {1, 600, laws});
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_table.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -84,11 +85,9 @@ class Lookup : public Drafter {
 Candidate lookup(Fault fault, int longest = 12) {
   Registries registries = all_registries();
   registries.drafters.add("lookup",
-                          {"",
-                           "",
-                           {},
-                           [=](const json&, Host& h) { return std::make_unique<Lookup>(h.backend(), fault, longest); },
-                           [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; }});
+                          entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}}), [=](const json&, Host& h) {
+                            return std::make_unique<Lookup>(h.backend(), fault, longest);
+                          }));
   return candidate({registries, {{{"name", "lookup"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
                    false);
 }
@@ -181,8 +180,6 @@ enum class PolicyFault { none, by_slot, never_forgets, forgets_half, of_all, of_
 class Steps : public LengthPolicy {
  public:
   explicit Steps(PolicyFault fault) : fault_(fault) {}
-  Budget most() const override { return {.nodes = 9, .depth = 8}; }
-  bool learns() const override { return fault_ == PolicyFault::of_all_declared; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> all;
     for (std::size_t i = 0; i < past.size(); ++i) {
@@ -213,7 +210,10 @@ class Steps : public LengthPolicy {
 
 Candidate steps(PolicyFault fault) {
   Registries registries = all_registries();
-  registries.policies.add("steps", {"", "", {}, [=](const json&, Host&) { return std::make_unique<Steps>(fault); }});
+  registries.policies.add(
+      "steps",
+      entry_that<LengthPolicy>(states(PolicyTraits({.nodes = 9, .depth = 8}, fault == PolicyFault::of_all_declared)),
+                               [=](const json&, Host&) { return std::make_unique<Steps>(fault); }));
   return candidate(
       {registries, {{{"name", "draft_model"}, {"model", "table:other"}}, {{"name", "steps"}}, {{"name", "coupled"}}}},
       true);
@@ -238,7 +238,7 @@ TEST(MemoryMutants, ARunOfAcceptedDraftsThatIsNotForgottenIsKilledByMemoryOfPoli
 }
 
 TEST(MemoryMutants, OneLengthForAllIsKilledByMemoryOfPoliciesUnlessItIsDeclared) {
-  EXPECT_TRUE(has(broken(steps(PolicyFault::of_all), kOfPolicies), "or override LengthPolicy::learns"));
+  EXPECT_TRUE(has(broken(steps(PolicyFault::of_all), kOfPolicies), "or state PolicyTraits::learns"));
   const Candidate declared = steps(PolicyFault::of_all_declared);
   for (const LawCase& c : std::ranges::find(kit_laws(), "memory", &KitLaw::name)->cases(declared, {}))
     EXPECT_FALSE(has(c.scenario, kOfPolicies));

@@ -11,7 +11,6 @@ namespace {
 class Forgetting : public Drafter {
  public:
   Forgetting(std::unique_ptr<Drafter> inner, bool forgets) : inner_(std::move(inner)), forgets_(forgets) {}
-  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return inner_->draft(requests); }
   void observe(std::span<const Outcome> outcomes) override {
     inner_->observe(outcomes);

@@ -5,6 +5,7 @@
 
 #include "experiments/conformance/law_cases.h"
 #include "experiments/conformance/other_options.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -261,7 +262,6 @@ TEST(OtherOptionsMutants, ARuleThatIsWrongAtMultiplesOf64IsKilledByRounds) {
 // The rule, whose verdict of the ninth tree of a batch and of those after it has one token less.
 class Shorter : public Verifier {
  public:
-  Soundness soundness() const override { return {.takes = {Drawn::certain, Drawn::chain, Drawn::independent}}; }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     rule_.verify(backend, trials, verdicts);
     for (int i = 8; i < trials.count(); ++i)
@@ -275,8 +275,9 @@ class Shorter : public Verifier {
 
 TEST(OtherOptionsMutants, AShorterVerdictInALargeBatchIsKilledByTreesJudgedAlone) {
   Candidate c = lenient(RuleFault::none);
-  c.subject.registries.verifiers.replace("lenient",
-                                         {"", "", {}, [](const json&, Host&) { return std::make_unique<Shorter>(); }});
+  c.subject.registries.verifiers.replace(
+      "lenient", entry_that<Verifier>(states(Soundness{.takes = {Drawn::certain, Drawn::chain, Drawn::independent}}),
+                                      [](const json&, Host&) { return std::make_unique<Shorter>(); }));
   const std::string why = broken("rounds", candidate(c.subject, false));
   EXPECT_TRUE(has(why, "trees judged in a batch and alone: ")) << why;
 }

@@ -8,6 +8,7 @@
 
 #include "experiments/conformance/law_cases.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -22,7 +23,6 @@ using When = std::function<bool(const StepReport&, const SequenceReport&)>;
 class Remembering : public LengthPolicy {
  public:
   explicit Remembering(When when) : when_(std::move(when)) {}
-  Budget most() const override { return {.nodes = 3, .depth = 2}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> all;
     for (const PastOnly& p : past) all.push_back(reminded_.contains(p.id) ? Budget{2, 1} : Budget{3, 2});
@@ -41,8 +41,9 @@ class Remembering : public LengthPolicy {
 
 Finding found(const When& when) {
   Registries registries = all_registries();
-  registries.policies.add("remembering",
-                          {"", "", {}, [=](const json&, Host&) { return std::make_unique<Remembering>(when); }});
+  registries.policies.add(
+      "remembering", entry_that<LengthPolicy>(states(Budget{.nodes = 3, .depth = 2}),
+                                              [=](const json&, Host&) { return std::make_unique<Remembering>(when); }));
   auto requests = random_requests(8, 4, 12, 16, 6);
   ReferenceBackend backend;
   return policy_memory({registries,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -13,7 +14,6 @@ using namespace conformance;
 class PrivateTrees : public Drafter {
  public:
   PrivateTrees(std::unique_ptr<Drafter> inner, Backend& backend) : inner_(std::move(inner)), backend_(backend) {}
-  Needs needs() const override { return inner_->needs(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> copies;
     own_ = inner_->draft(requests);
@@ -43,12 +43,15 @@ class PrivateTrees : public Drafter {
 
 inline Registries with_private_trees() {
   Registries r = all_registries();
-  r.drafters.add(
-      "private",
-      {"", "", {{"model", "model", nullptr, ""}}, [inner = all_registries()](const nlohmann::json& o, Host& h) {
-         return std::make_unique<PrivateTrees>(
-             inner.drafters.make({{"name", "draft_model"}, {"model", o.at("model")}}, h), h.backend());
-       }});
+  r.drafters.add("private", {"",
+                             "",
+                             {{"model", "model", nullptr, ""}},
+                             [inner = all_registries()](const nlohmann::json& o, Host& h) {
+                               return std::make_unique<PrivateTrees>(
+                                   inner.drafters.make({{"name", "draft_model"}, {"model", o.at("model")}}, h),
+                                   h.backend());
+                             },
+                             states(Needs{.proposes = {Drawn::chain}})});
   return r;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_cases.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -17,7 +18,6 @@ enum class Part { none, stream, upper_stream, upper_root, upper_seed };
 class Shortening : public Verifier {
  public:
   Shortening(std::unique_ptr<Verifier> inner, Part part) : inner_(std::move(inner)), part_(part) {}
-  Soundness soundness() const override { return inner_->traits(); }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     std::vector<Draws> draws(trials.named().begin(), trials.named().end());
     std::vector<std::uint32_t> positions(trials.positions().begin(), trials.positions().end());
@@ -43,9 +43,13 @@ class Shortening : public Verifier {
 int broken(const std::string& verifier, Part part) {
   Registries registries = all_registries();
   const nlohmann::json config = registries.verifiers.complete({{"name", verifier}});
-  registries.verifiers.add("shortening", {"", "", {}, [=](const nlohmann::json&, Host& host) {
-                                            return std::make_unique<Shortening>(host.verifier(config), part);
-                                          }});
+  registries.verifiers.add("shortening", {"",
+                                          "",
+                                          {{"inner", "verifier", config, "whose draws it shortens"}},
+                                          [part](const nlohmann::json& o, Host& h) {
+                                            return std::make_unique<Shortening>(h.verifier(o.at("inner")), part);
+                                          },
+                                          states_those_of(registries.verifiers, config)});
   const Subject subject{registries, {{{"name", "none"}}, {{"name", "fixed"}}, {{"name", "shortening"}}}};
   int found = 0, ran = 0;
   for (const LawCase& c : round_cases(candidate(subject, false), {})) {

@@ -103,7 +103,7 @@ TEST_F(Chairs, the_fixed_policy_gives_the_budget_of_its_options) {
     config["name"] = "fixed";
     const auto policy = registries.policies.make(config, host);
     EXPECT_EQ(policy->budgets(past), std::vector<Budget>(2, budget)) << config;
-    EXPECT_EQ(policy->traits(), budget) << config;
+    EXPECT_EQ(registries.policies.traits(config, hand.info()).most, budget) << config;
   }
 }
 

@@ -2,6 +2,8 @@
 // plugins_test.py as a user would build it.
 #include <atomic>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -59,15 +61,20 @@ const struct Global {
 
 namespace foretoken {
 
+constexpr Budget kTwo{.nodes = 3, .depth = 2};
+
 // The program has a function of this name; the plugin must call its own.
 Entry<LengthPolicy> fixed() {
   class Two : public LengthPolicy {
-    Budget most() const override { return {.nodes = 3, .depth = 2}; }
     std::vector<Budget> budgets(std::span<const PastOnly> past) override {
-      return std::vector<Budget>(past.size(), most());
+      return std::vector<Budget>(past.size(), kTwo);
     }
   };
-  return {"always two", "", {}, [](const nlohmann::json&, Host&) { return std::make_unique<Two>(); }};
+  return {"always two",
+          "",
+          {},
+          [](const nlohmann::json&, Host&) { return std::make_unique<Two>(); },
+          [](const nlohmann::json&, const ModelInfo&) { return kTwo; }};
 }
 
 // Accepts every draft.
@@ -82,9 +89,12 @@ struct Credulous {
 };
 
 Entry<Verifier> credulous(const std::string& promise) {
-  return {"takes all", "", {}, [promise](const nlohmann::json&, Host&) {
-            return std::make_unique<RuleVerifier<Credulous>>(
-                Soundness{.takes = {Drawn::certain}, .promise = promise, .acceptance = Acceptance::product});
+  return {"takes all",
+          "",
+          {},
+          [](const nlohmann::json&, Host&) { return std::make_unique<RuleVerifier<Credulous>>(); },
+          [promise](const nlohmann::json&, const ModelInfo&) {
+            return Soundness{.takes = {Drawn::certain}, .promise = promise, .acceptance = Acceptance::product};
           }};
 }
 
@@ -92,10 +102,6 @@ Entry<Verifier> credulous(const std::string& promise) {
 class Parrot : public Drafter {
  public:
   explicit Parrot(Host& host) : backend_(host.backend()) { go_wrong_in("Entry::make"); }
-  Needs needs() const override {
-    go_wrong_in("Drafter::needs");
-    return {{Drawn::certain}, false};
-  }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     go_wrong_in("Drafter::draft");
     for (const DraftRequest& r : requests)
@@ -113,10 +119,6 @@ class Parrot : public Drafter {
 };
 
 class Cautious : public LengthPolicy {
-  Budget most() const override {
-    go_wrong_in("LengthPolicy::most");
-    return {.nodes = 2, .depth = 1};
-  }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     go_wrong_in("LengthPolicy::budgets");
     return std::vector<Budget>(past.size(), {.nodes = 2, .depth = 1});
@@ -127,26 +129,27 @@ class Cautious : public LengthPolicy {
 
 // Writes no verdict.
 class Lame : public Verifier {
-  Soundness soundness() const override {
-    go_wrong_in("Verifier::soundness");
-    return {.takes = {Drawn::certain}};
-  }
   void verify(Backend&, const Trials&, Tensor) override { go_wrong_in("Verifier::verify"); }
 };
 
-void register_faults(Registries& registries) {
-  registries.drafters.add("parrot", {"", "", {}, [](const nlohmann::json&, Host& host) -> std::unique_ptr<Drafter> {
-                                       if (fault_is("makes nothing")) return nullptr;
-                                       return std::make_unique<Parrot>(host);
-                                     }});
-  registries.policies.add("cautious", {"", "", {}, [](const nlohmann::json&, Host&) -> std::unique_ptr<LengthPolicy> {
-                                         if (fault_is("makes nothing")) return nullptr;
-                                         return std::make_unique<Cautious>();
-                                       }});
-  registries.verifiers.add("lame", {"", "", {}, [](const nlohmann::json&, Host&) -> std::unique_ptr<Verifier> {
-                                      if (fault_is("makes nothing")) return nullptr;
-                                      return std::make_unique<Lame>();
-                                    }});
+template <class T> void add_faulty(Registry<T>& registry, const char* name, const typename T::Traits& stated,
+                                   const std::function<std::unique_ptr<T>(Host&)>& make) {
+  registry.add(name, {"",
+                      "",
+                      {},
+                      [make](const nlohmann::json&, Host& h) { return fault_is("makes nothing") ? nullptr : make(h); },
+                      [stated](const nlohmann::json&, const ModelInfo&) {
+                        go_wrong_in("Entry::traits");
+                        return stated;
+                      }});
+}
+
+void register_faults(Registries& r) {
+  add_faulty<Drafter>(r.drafters, "parrot", {.proposes = {Drawn::certain}},
+                      [](Host& host) { return std::make_unique<Parrot>(host); });
+  add_faulty<LengthPolicy>(r.policies, "cautious", Budget{2, 1}, [](Host&) { return std::make_unique<Cautious>(); });
+  add_faulty<Verifier>(r.verifiers, "lame", {.takes = {Drawn::certain}},
+                       [](Host&) { return std::make_unique<Lame>(); });
 }
 
 }  // namespace foretoken
@@ -167,5 +170,10 @@ extern "C" void foretoken_plugin(foretoken::Registries& registries) {
     registries.verifiers.add("frank", foretoken::credulous("lossy: the drafter's distribution"));
   }
   if (fault == "taken") registries.drafters.add("ngram", {});
-  if (fault == "no maker") registries.verifiers.add("hollow", {});
+  if (fault == "no traits") registries.verifiers.add("hollow", {});
+  if (fault == "no maker") {
+    foretoken::Entry<foretoken::Verifier> entry = foretoken::credulous("exact");
+    entry.make = {};
+    registries.verifiers.add("hollow", entry);
+  }
 }

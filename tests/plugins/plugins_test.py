@@ -496,10 +496,10 @@ class Plugins(unittest.TestCase):
         self.assertNotIn("\x1b", err)
         self.assertIn(r"/x\u001b[2Jy.so cannot be loaded: a constructor", err)
 
-    FUNCTIONS = {"drafter 'parrot'": ("Entry::make", "Drafter::needs", "Drafter::draft", "Drafter::observe", "Drafter::forget"),
-                 "policy 'cautious'": ("LengthPolicy::most", "LengthPolicy::budgets", "LengthPolicy::observe",
+    FUNCTIONS = {"drafter 'parrot'": ("Entry::make", "Entry::traits", "Drafter::draft", "Drafter::observe", "Drafter::forget"),
+                 "policy 'cautious'": ("Entry::traits", "LengthPolicy::budgets", "LengthPolicy::observe",
                                        "LengthPolicy::forget"),
-                 "verifier 'lame'": ("Verifier::soundness", "Verifier::verify")}
+                 "verifier 'lame'": ("Entry::traits", "Verifier::verify")}
 
     def generate_with(self, component, fault):
         arguments = {"policy 'cautious'": ["--drafter", "ngram", "--set", '/policy={"name": "cautious"}'],
@@ -600,6 +600,7 @@ class Plugins(unittest.TestCase):
             self.refused(self.faults, f"failed in {function}: this is my own sentence", fault=f"throws an Error in {function}")
         self.refused(self.faults, "there is a drafter 'ngram' already (built in)", "another name", fault="taken")
         self.refused(self.faults, "verifier 'hollow'", "Entry::make", fault="no maker")
+        self.refused(self.faults, "verifier 'hollow'", "fill Entry::traits", fault="no traits")
         self.refused(self.faults, "registers nothing", fault="nothing")
         twin = self.here / "twin.so"
         twin.write_bytes(Path(self.bigram).read_bytes() + b"\0")

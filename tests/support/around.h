@@ -13,7 +13,6 @@ namespace foretoken::test {
 class Around : public Drafter {
  public:
   explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
-  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftRequest> within(requests.begin(), requests.end());
     for (DraftRequest& r : within) r.draws = r.draws.within(0);

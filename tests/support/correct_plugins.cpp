@@ -26,7 +26,6 @@ class Goodput : public LengthPolicy {
     arm.seconds += report.phases.total;
     for (const SequenceReport& r : report.sequences) arm.tokens += double(r.emitted.size());
   }
-  bool learns() const override { return true; }
 
  private:
   static constexpr int kMost = 4, kTrials = 2;
@@ -209,12 +208,12 @@ Entry<Drafter> drafter(std::vector<Option> options, const Needs& needs,
           "libcorrect.so"};
 }
 
-template <class P> Entry<LengthPolicy> policy(const Budget& most) {
+template <class P> Entry<LengthPolicy> policy(const PolicyTraits& traits) {
   return {"correct",
           "",
           {},
           [](const json&, Host&) { return std::make_unique<P>(); },
-          [most](const json&, const ModelInfo&) { return most; },
+          [traits](const json&, const ModelInfo&) { return traits; },
           {},
           "libcorrect.so"};
 }
@@ -230,13 +229,13 @@ Entry<Drafter> in_turn(int inner) {
 }  // namespace
 
 Registries with_demanding_policy(Registries r) {
-  r.policies.add("demanding", policy<Demanding>({5, 4, 1}));
+  r.policies.add("demanding", policy<Demanding>(Budget{5, 4, 1}));
   return r;
 }
 
 Registries with_correct_plugins(Registries registries) {
   Registries r = with_demanding_policy(std::move(registries));
-  r.policies.add("goodput", policy<Goodput>(chain_of(4)));
+  r.policies.add("goodput", policy<Goodput>({chain_of(4), true}));
   r.policies.add("long", {"correct",
                           "",
                           {{"levels", "integer", 14, "of every draft", false, 1, kMaxPath}},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/lane.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -57,7 +58,6 @@ const Soundness kSound{{Drawn::certain, Drawn::chain, Drawn::independent}, "exac
 
 class Slotted : public Verifier {
  public:
-  Soundness soundness() const override { return kSound; }
   void verify(Backend& backend, const Trials& trials, Tensor verdicts) override {
     for (int i = 0; i < trials.count(); ++i) {
       Draws draws = trials.draws()[std::size_t(i)];
@@ -71,7 +71,6 @@ class Slotted : public Verifier {
 class UnwarpedQ : public Drafter {
  public:
   UnwarpedQ(std::unique_ptr<Drafter> inner, Backend& backend) : inner_(std::move(inner)), backend_(backend) {}
-  Needs needs() const override { return inner_->needs(); }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
@@ -142,7 +141,6 @@ class ReportingDrafter : public Drafter {
       : inner_(std::move(inner)), last_drafts_(std::move(last_drafts)) {
     last_drafts_->drafts.clear();
   }
-  Needs needs() const override { return inner_->needs(); }
   void forget(const Sequence& sequence) override { inner_->forget(sequence); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
@@ -162,13 +160,13 @@ class DiscardReader : public LengthPolicy {
  public:
   DiscardReader(int length, std::shared_ptr<LastDrafts> last_drafts)
       : length_(length), last_drafts_(std::move(last_drafts)) {}
-  Budget most() const override { return {length_ + 1, length_}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> budgets;
     for (const PastOnly& p : past) {
       const LastDrafts::Draft& d = last_drafts_->drafts[p.id];
       const std::size_t same = std::size_t(std::max(0, p.length - d.root));  // the draft for the next position
-      budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? Budget{} : most());
+      budgets.push_back(p.rounds > 0 && same < d.tokens.size() && d.tokens[same] == 0 ? Budget{}
+                                                                                      : Budget{length_ + 1, length_});
     }
     return budgets;
   }
@@ -179,7 +177,8 @@ class DiscardReader : public LengthPolicy {
 };
 
 Registries with_verifier(Registries registries, std::function<std::unique_ptr<Verifier>()> make) {
-  registries.verifiers.replace("mutant", {"a planted bug", "", {}, [make](const json&, Host&) { return make(); }});
+  registries.verifiers.replace("mutant",
+                               entry_that<Verifier>(states(kSound), [make](const json&, Host&) { return make(); }));
   return registries;
 }
 
@@ -187,7 +186,7 @@ Registries with_verifier(Registries registries, std::function<std::unique_ptr<Ve
 
 Registries with_rule(Registries registries, Bug bug) {
   return with_verifier(std::move(registries),
-                       [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(kSound, BuggyRule{bug}); });
+                       [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(BuggyRule{bug}); });
 }
 
 Registries with_slots(Registries registries) {
@@ -210,9 +209,10 @@ Registries with_discard_reader(Registries registries) {
     return std::make_unique<ReportingDrafter>(make(o, host), last_drafts);
   };
   registries.drafters.replace("draft_model", entry);
-  registries.policies.replace("discard_reader", {"reads discarded drafts", "", {}, [last_drafts](const json&, Host&) {
-                                                   return std::make_unique<DiscardReader>(3, last_drafts);
-                                                 }});
+  registries.policies.replace("discard_reader",
+                              entry_that<LengthPolicy>(states(Budget{4, 3}), [last_drafts](const json&, Host&) {
+                                return std::make_unique<DiscardReader>(3, last_drafts);
+                              }));
   return registries;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -13,8 +14,11 @@ using nlohmann::json;
 // The JSON list for programs, pinned with the test's own entry, so a new drafter does not change it.
 TEST(List, JsonIsPinned) {
   Registries own;
-  Entry<LengthPolicy> entry{
-      "a line", "a paper", {{"most", "integer", 4, "nodes", false, 0, 64}, {"who", "string", nullptr, "a name"}}, {}};
+  Entry<LengthPolicy> entry{"a line",
+                            "a paper",
+                            {{"most", "integer", 4, "nodes", false, 0, 64}, {"who", "string", nullptr, "a name"}},
+                            {},
+                            states(Budget())};
   own.policies.add("one", entry);
   entry.options.clear(), entry.plugin = "lib.so";
   own.policies.add("two", entry);

@@ -75,7 +75,7 @@ TEST(Configs, TreesHoldEveryExactVerifier) {
   register_drafters(registries), register_verifiers(registries);
   std::set<std::string> exact, measured;
   for (const std::string& name : registries.verifiers.names())
-    if (registries.verifiers.traits({{"name", name}}, ModelInfo())->exact()) exact.insert(name);
+    if (registries.verifiers.traits({{"name", name}}, ModelInfo()).exact()) exact.insert(name);
   for (const std::string file : {"experiments/configs/trees.json", "experiments/configs/trees_without_repeats.json"}) {
     std::set<std::pair<std::string, std::string>> shapes;
     std::set<std::tuple<std::string, int, double>> runs;
@@ -144,7 +144,7 @@ TEST(Configs, StepsOfTreesHoldChainsOfAsManyRowsAndEveryVerifier) {
   EXPECT_GT(dynamic, 0);
   for (const std::string& name : registries.verifiers.names()) {
     const auto traits = registries.verifiers.traits({{"name", name}}, ModelInfo());
-    const bool trees_too = traits->exact() && name != "block_verification";  // which takes chains alone
+    const bool trees_too = traits.exact() && name != "block_verification";  // which takes chains alone
     EXPECT_EQ(verified.contains(name), trees_too) << name;
   }
 }

@@ -6,6 +6,7 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "framework/components/host.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -35,7 +36,6 @@ class Loads final : public Drafter {
   Loads(Host& host, const std::vector<json>& models) : backend_(host.backend()) {
     for (const json& m : models) caches_.push_back(host.cache(host.load(ModelChoice::read(m))));
   }
-  Needs needs() const override { return {}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
 
  private:
@@ -52,8 +52,9 @@ struct Loaded {
 Loaded loaded(const json& target, const std::vector<json>& models) {
   Workbench bench;
   Registries registries = bench.registries();
-  registries.drafters.add(
-      "loads", {"models", "", {}, [&](const json&, Host& host) { return std::make_unique<Loads>(host, models); }});
+  registries.drafters.add("loads", entry_that<Drafter>(states(Needs()), [&](const json&, Host& host) {
+                            return std::make_unique<Loads>(host, models);
+                          }));
   const auto run = [&](const json& model, const char* drafter) {
     return complete_run({{"target", {{"model", model}}},
                          {"drafter", {{"name", drafter}}},

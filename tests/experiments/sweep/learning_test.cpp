@@ -10,6 +10,7 @@
 #include "experiments/sweep/shards.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -18,7 +19,6 @@ namespace {
 class Answers final : public Drafter {
  public:
   Answers(Backend& backend, bool remembers) : backend_(backend), remembers_(remembers) {}
-  Needs needs() const override { return {.proposes = {Drawn::certain}, .learns = true}; }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
@@ -51,9 +51,7 @@ class Answers final : public Drafter {
 // Three levels, whatever it measures.
 class Clocks final : public LengthPolicy {
  public:
-  Budget most() const override { return {4, 3}; }
-  bool learns() const override { return true; }
-  std::vector<Budget> budgets(std::span<const PastOnly> past) override { return {past.size(), most()}; }
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override { return {past.size(), {4, 3}}; }
 };
 
 Registries with_learners() {
@@ -62,8 +60,12 @@ Registries with_learners() {
   for (const bool remembers : {true, false})
     registries.drafters.add(
         remembers ? "remembers" : "repeats",
-        {"", "", {}, [=](const json&, Host& host) { return std::make_unique<Answers>(host.backend(), remembers); }});
-  registries.policies.add("clocks", {"", "", {}, [](const json&, Host&) { return std::make_unique<Clocks>(); }});
+        entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}, .learns = true}), [=](const json&, Host& host) {
+          return std::make_unique<Answers>(host.backend(), remembers);
+        }));
+  registries.policies.add("clocks",
+                          entry_that<LengthPolicy>(states(PolicyTraits({4, 3}, true)),
+                                                   [](const json&, Host&) { return std::make_unique<Clocks>(); }));
   return registries;
 }
 

@@ -10,6 +10,7 @@
 #include "experiments/sweep/run_document.h"
 #include "tests/experiments/report/result_lines.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -108,7 +109,7 @@ TEST(Sources, AreFilesThatOptionsName) {
   std::filesystem::copy("experiments/models/draft/config.json", folder.path() / "shape");
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
-  registries.drafters.add("stored", {"", "", {{"store", "path", nullptr, "a file"}}, nullptr});
+  registries.drafters.add("stored", {"", "", {{"store", "path", nullptr, "a file"}}, nullptr, states(Needs())});
   const std::string store = (folder.path() / "store.bin").string(), shape = (folder.path() / "shape").string();
   const json run{{"target", {{"model", {{"random", shape}, {"seed", 1}, {"tokenizer", "experiments/models/target"}}}}},
                  {"drafter", {{"name", "stored"}, {"store", store}}},

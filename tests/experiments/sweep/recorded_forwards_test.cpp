@@ -15,6 +15,7 @@
 #include "experiments/sweep/runner.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/support/states.h"
 #include "verifiers/verifiers.h"
 
 namespace foretoken::test {
@@ -71,7 +72,6 @@ class Recorder final : public ReferenceBackend {
 class Late final : public Drafter {
  public:
   explicit Late(Backend& backend) : backend_(backend) {}
-  Needs needs() const override { return {.proposes = {Drawn::certain}, .learns = true}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size() && served_ >= kRequests; ++i)
@@ -91,8 +91,9 @@ class Late final : public Drafter {
 Registries with_late() {
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
-  registries.drafters.add("late",
-                          {"", "", {}, [](const json&, Host& host) { return std::make_unique<Late>(host.backend()); }});
+  registries.drafters.add(
+      "late", entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}, .learns = true}),
+                                  [](const json&, Host& host) { return std::make_unique<Late>(host.backend()); }));
   return registries;
 }
 

@@ -10,6 +10,7 @@
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -126,10 +127,11 @@ TEST_F(Rehearsals, RefuseASweepBeforeItsFirstRun) {
 TEST_F(Rehearsals, AComponentThatComputesWhenItIsMadeIsNotRefused) {
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
-  registries.drafters.add("curious", {"", "", {}, [](const json&, Host& host) -> std::unique_ptr<Drafter> {
-                                        host.target_model()->forward(host.backend(), {}, {});
-                                        throw Error("no weights, no drafter");
-                                      }});
+  registries.drafters.add("curious",
+                          entry_that<Drafter>(states(Needs()), [](const json&, Host& host) -> std::unique_ptr<Drafter> {
+                            host.target_model()->forward(host.backend(), {}, {});
+                            throw Error("no weights, no drafter");
+                          }));
   Workbench other(registries);
   const json run = complete_run(demo({{"drafter", {{"name", "curious"}, {"model", nullptr}}}}), registries, "test");
   EXPECT_TRUE(rehearse({{run, json::object(), key_of(run)}}, other, "").empty());

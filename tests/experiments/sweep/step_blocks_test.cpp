@@ -7,6 +7,7 @@
 
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/experiments/sweep/tries.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -39,7 +40,6 @@ TEST(StepBlocks, AreAtMostThirtyTwo) {
 class Sleepy final : public Drafter {
  public:
   Sleepy(Backend& backend, bool changes) : backend_(backend), changes_(changes) {}
-  Needs needs() const override { return {}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
   void observe(std::span<const Outcome>) override {
     const bool slow = changes_ && outcomes_++ / 80 % 2 == 1;
@@ -56,9 +56,10 @@ Registries with_sleepy() {
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
   for (const bool changes : {true, false})
-    registries.drafters.add(changes ? "changes" : "steady", {"", "", {}, [=](const json&, Host& host) {
-                                                               return std::make_unique<Sleepy>(host.backend(), changes);
-                                                             }});
+    registries.drafters.add(changes ? "changes" : "steady",
+                            entry_that<Drafter>(states(Needs()), [=](const json&, Host& host) {
+                              return std::make_unique<Sleepy>(host.backend(), changes);
+                            }));
   return registries;
 }
 

@@ -7,6 +7,7 @@
 #include "framework/components/host.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -22,7 +23,6 @@ constexpr const char* kTwoModelsShape =
 class Silent : public Drafter {
  public:
   explicit Silent(Host& host) : backend_(host.backend()) {}
-  Needs needs() const override { return {}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
 
  private:
@@ -44,7 +44,8 @@ struct TwoModels : testing::Test {
                                           for (const char* name : {"small", "large"})
                                             made.push_back(host.load(ModelChoice::read(o.at(name))));
                                           return std::make_unique<Silent>(host);
-                                        }});
+                                        },
+                                        states(Needs())});
   }
   json run(const json& drafter) {
     return complete_run({{"target", {{"model", "experiments/models/target"}, {"dtype", "f32"}, {"kv_dtype", "f32"}}},

@@ -54,9 +54,10 @@ class SmallTree : public testing::Test {
     PagePool pool(backend, 64, 1);
     const ModelInfo info;
     Host host(backend, pool, info, {}, false);
-    const auto verifier = registries.verifiers.make({{"name", name}}, host);
+    const nlohmann::json config{{"name", name}};
+    const Judge judge{registries.verifiers.make(config, host), registries.verifiers.traits(config, host.target())};
     return with_trials({tree(how)},
-                       [&](const Trials& trials) { return PathReach().of(backend, trials, *verifier, name).at(0); });
+                       [&](const Trials& trials) { return PathReach().of(backend, trials, judge, name).at(0); });
   }
   static Verdict verdict(const std::vector<int>& path, Token next) {
     Verdict v;

@@ -26,7 +26,7 @@ class Recorded : public testing::Test, public TracedRuns {
     return changes;
   }
   Soundness soundness_of(const char* verifier) const {
-    return *bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo());
+    return bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo());
   }
   // Whether the formulas on recorded numbers give what the verifier's rule does, level cut by level cut; returns the
   // number of rounds.

@@ -58,10 +58,10 @@ TEST_F(Replays, OfTreesAreTheRunsAtTemperatureZero) {
     json changes = {{"drafter", kTree}, {"policy", kTreePolicy}};
     changes["drafter"]["draws"] = draws;
     const Registries& all = bench.registries();
-    const std::vector<Drawn> proposes = all.drafters.traits(changes["drafter"], ModelInfo())->proposes;
+    const std::vector<Drawn> proposes = all.drafters.traits(changes["drafter"], ModelInfo()).proposes;
     const Trace trace = traced(changes);
     for (const json& verifier : conformance::configurations(all.verifiers)) {
-      const Soundness soundness = *all.verifiers.traits(verifier, ModelInfo());
+      const Soundness soundness = all.verifiers.traits(verifier, ModelInfo());
       const auto taken = [&](Drawn d) { return std::ranges::find(soundness.takes, d) != soundness.takes.end(); };
       if (!soundness.exact() || !std::ranges::all_of(proposes, taken)) continue;
       changes["verifier"] = verifier;
@@ -124,7 +124,7 @@ TEST_F(Replays, ChainsAreReachedAsOftenGivenTheOutputAsGivenTheDraft) {
                               {"workload", {{"limit", 24}, {"max_new_tokens", 40}}}});
   const auto outputs = trace.by_request();
   for (const char* verifier : {"speculative_sampling", "block_verification", "target_match"}) {
-    const RoundReach rule(trace, verifier, *bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo()));
+    const RoundReach rule(trace, verifier, bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo()));
     const bool overlap = std::string(verifier) != "target_match";
     struct Sum {
       double difference = 0, squares = 0;

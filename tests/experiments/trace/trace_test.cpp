@@ -234,7 +234,7 @@ TEST_F(Refusals, StepsOfOtherKindsAreNotTimed) {
 // By hand: r is q / p of what the target wrote, 1/2 and then 2, or 2 and then 1/4.
 TEST_F(Refusals, AChainIsReachedByTheRatiosOfTheOutput) {
   const auto reach = [&](const char* verifier) {
-    const RoundReach rule(trace, verifier, *bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo()));
+    const RoundReach rule(trace, verifier, bench.registries().verifiers.traits({{"name", verifier}}, ModelInfo()));
     const auto output = trace.by_request()[0];
     return rule.reach(output, 0, cut_of(*output[0], {}), Basis::given_output);
   };

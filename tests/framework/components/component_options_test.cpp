@@ -5,6 +5,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/around.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -19,7 +20,6 @@ Option component(const std::string& kind, json standard, bool optional = false) 
 class Passing : public LengthPolicy {
  public:
   explicit Passing(std::unique_ptr<LengthPolicy> inner) : inner_(std::move(inner)) {}
-  Budget most() const override { return inner_->traits(); }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override { return inner_->budgets(past); }
 
  private:
@@ -30,24 +30,34 @@ class Passing : public LengthPolicy {
 // drafter "mixed" of a verifier and a file.
 Registries with_nesting() {
   Registries r = conformance::all_registries();
-  r.drafters.add("cascade", {"", "", {component("drafter", {{"name", "ngram"}})}, [](const json& o, Host& host) {
-                               return std::make_unique<Around>(host.drafter(o.at("inner")));
-                             }});
-  r.policies.add("passing", {"", "", {component("policy", nullptr)}, [](const json& o, Host& host) {
-                               return std::make_unique<Passing>(host.policy(o.at("inner")));
-                             }});
+  r.drafters.add("cascade",
+                 {"",
+                  "",
+                  {component("drafter", {{"name", "ngram"}})},
+                  [](const json& o, Host& host) { return std::make_unique<Around>(host.drafter(o.at("inner"))); },
+                  states(Needs{.proposes = {Drawn::certain, Drawn::chain}})});
+  r.policies.add("passing",
+                 {"",
+                  "",
+                  {component("policy", nullptr)},
+                  [](const json& o, Host& host) { return std::make_unique<Passing>(host.policy(o.at("inner"))); },
+                  states(Budget{4, 3})});
   r.verifiers.add("judging",
-                  {"", "", {component("verifier", nullptr, true)}, [](const json& o, Host& host) {
+                  {"",
+                   "",
+                   {component("verifier", nullptr, true)},
+                   [](const json& o, Host& host) {
                      return host.verifier(o.at("inner").is_null() ? json{{"name", "coupled"}} : o.at("inner"));
-                   }});
+                   },
+                   states(Soundness{.takes = {Drawn::certain, Drawn::chain}})});
   Entry<Drafter> mixed;
   mixed.options = {component("verifier", {{"name", "of a plugin"}}),
                    {.name = "store", .type = "path", .standard = "s.bin", .meaning = ""},
                    {.name = "next", .type = "drafter", .standard = nullptr, .meaning = "", .optional = true}};
-  mixed.plugin = "mixed.so";
+  mixed.traits = states(Needs{.proposes = {Drawn::certain}}), mixed.plugin = "mixed.so";
   r.drafters.add("mixed", mixed);
   Entry<Verifier> of_a_plugin;
-  of_a_plugin.plugin = "lib.so";
+  of_a_plugin.traits = states(Soundness()), of_a_plugin.plugin = "lib.so";
   r.verifiers.add("of a plugin", of_a_plugin);
   return r;
 }
@@ -120,7 +130,8 @@ TEST(ComponentOptions, BelongToTheRegistriesThatAreAsked) {
   EXPECT_EQ(sentence_of([&] { (void)r.drafters.complete(with_new); }), "");
   EXPECT_TRUE(says(sentence_of([&] { (void)before.drafters.complete(with_new); }), "unknown drafter 'new'"));
   const Registry<Drafter> copy = r.drafters;
-  r.drafters.replace("new", {});
+  entry.options.clear();
+  r.drafters.replace("new", entry);
   EXPECT_EQ(copy.complete(with_new).at("inner").size(), copy.complete({{"name", "ngram"}}).size());
   Registries assigned;
   assigned = before;

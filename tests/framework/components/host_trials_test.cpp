@@ -29,7 +29,7 @@ std::uint64_t made() { return make_reference_backend()->serial(); }
 
 TEST(HostTrials, a_host_only_verifier_makes_one_backend_and_reuses_it) {
   Foreign device;
-  RuleVerifier<Nothing> verifier(Soundness{});
+  RuleVerifier<Nothing> verifier;
   const std::vector<float> logits{0, 1, 2};
   const Distributions p = device.distributions(Tensor::host_copy<float>(logits, DType::f32).reshaped({1, 3}),
                                                std::vector{Warp{.temperature = 0}});
@@ -120,7 +120,7 @@ TEST(HostTrials, copies_say_what_the_devices_trials_say) {
   Staging staging(device);
   const Trials trials(device, three.trees, p, draws, positions, staging, raw);
   const Tensor verdicts = device.allocate({3, std::int64_t(sizeof(Verdict))}, DType::u8);
-  RuleVerifier<Reading>(Soundness{.takes = {}, .raw = true}, Reading{&seen}).verify(device, trials, verdicts);
+  RuleVerifier<Reading>(Reading{&seen}).verify(device, trials, verdicts);
   for (std::size_t i = 0; i < 3; ++i) {
     ASSERT_EQ(seen[i].size(), expected[i].size());
     for (std::size_t k = 0; k < seen[i].size(); ++k) EXPECT_NEAR(seen[i][k], expected[i][k], 1e-6) << i << ", " << k;

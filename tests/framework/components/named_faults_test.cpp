@@ -19,7 +19,6 @@ using Call = std::function<void(const std::string&)>;
 
 struct Mine : Drafter {
   explicit Mine(Call call) : call(std::move(call)) {}
-  Needs needs() const override { return call("Drafter::needs"), Needs{.proposes = {}, .ranks = 7}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     return call("Drafter::draft"), std::vector<DraftTree>(requests.size());
   }
@@ -36,8 +35,6 @@ struct Mine : Drafter {
 
 struct MyPolicy : LengthPolicy {
   explicit MyPolicy(Call call) : call(std::move(call)) {}
-  Budget most() const override { return call("LengthPolicy::most"), Budget{9, 3}; }
-  bool learns() const override { return call("LengthPolicy::learns"), true; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     return call("LengthPolicy::budgets"), std::vector<Budget>(past.size(), Budget{4, 2});
   }
@@ -54,9 +51,6 @@ struct MyPolicy : LengthPolicy {
 
 struct MyVerifier : Verifier {
   explicit MyVerifier(Call call) : call(std::move(call)) {}
-  Soundness soundness() const override {
-    return call("Verifier::soundness"), Soundness{.takes = {}, .promise = "lossy: mine"};
-  }
   void verify(Backend&, const Trials&, Tensor verdicts) override {
     call("Verifier::verify");
     EXPECT_EQ(verdicts.dim(0), 3);
@@ -72,12 +66,9 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
   const auto backend = make_reference_backend();
   Sequence sequence;
   sequence.id = 5;
-  each([&] { EXPECT_EQ(drafter->needs().ranks, 7); });
   each([&] { EXPECT_EQ(drafter->draft(std::vector<DraftRequest>(2)).size(), 2u); });
   each([&] { drafter->observe(std::vector<Outcome>(2)); });
   each([&] { drafter->forget(sequence); });
-  each([&] { EXPECT_EQ(policy->most(), (Budget{9, 3})); });
-  each([&] { EXPECT_TRUE(policy->learns()); });
   each([&] { EXPECT_EQ(policy->budgets(std::vector<PastOnly>(3)), std::vector<Budget>(3, Budget{4, 2})); });
   each([&] {
     StepReport report;
@@ -85,7 +76,6 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
     policy->observe(report);
   });
   each([&] { policy->forget(sequence); });
-  each([&] { EXPECT_EQ(verifier->soundness().promise, "lossy: mine"); });
   each([&] {
     Staging staging(*backend);
     const Tensor logits = Tensor::host({1, 2}, DType::f32);
@@ -99,10 +89,9 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
   });
 }
 
-const std::vector<std::string> kFunctions = {"Drafter::needs",        "Drafter::draft",        "Drafter::observe",
-                                             "Drafter::forget",       "LengthPolicy::most",    "LengthPolicy::learns",
+const std::vector<std::string> kFunctions = {"Drafter::draft",        "Drafter::observe",      "Drafter::forget",
                                              "LengthPolicy::budgets", "LengthPolicy::observe", "LengthPolicy::forget",
-                                             "Verifier::soundness",   "Verifier::verify"};
+                                             "Verifier::verify"};
 
 TEST(NamedFaults, EveryCallReachesTheComponent) {
   std::vector<std::string> called;
@@ -155,7 +144,6 @@ TEST(NamedFaults, AnEntryNamesItsMakerItsTraitsAndWhatItMakes) {
   const Call throws = [](const std::string&) { throw 3; };
   Entry<Drafter> entry;
   entry.make = [](const nlohmann::json&, Host&) -> std::unique_ptr<Drafter> { throw 3; };
-  EXPECT_FALSE(naming_faults(entry, Blamed("X")).traits) << "it states none";
   entry.traits = [](const nlohmann::json&, const ModelInfo&) -> Needs { throw 3; };
   const Entry<Drafter> named = naming_faults(entry, Blamed("X"));
   EXPECT_TRUE(test::says(sentence_of([&] { named.make({}, host); }), "X failed in Entry::make, which threw"));

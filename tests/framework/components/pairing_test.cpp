@@ -59,21 +59,6 @@ TEST_F(WholeShapes, what_entries_state_is_asked_once) {
   EXPECT_EQ(asked, 3);
 }
 
-// Those are asked when they are made.
-TEST_F(WholeShapes, what_an_entry_does_not_state_is_not_judged_yet) {
-  const auto silent = [&](auto& registry, const char* name) {
-    auto entry = registry.entries().at(name);
-    entry.traits = {};
-    registry.replace(name, entry);
-  };
-  const Registries all = registries_;
-  silent(registries_.policies, "fixed");
-  EXPECT_EQ(refusal(json::object(), fixed(2, 3)), "");
-  registries_ = all;
-  silent(registries_.drafters, "draft_tree");
-  EXPECT_EQ(refusal(json::object(), fixed(2, 3)), "");
-}
-
 TEST_F(WholeShapes, a_shape_that_may_be_cut_and_a_policy_that_never_drafts_are_not) {
   EXPECT_EQ(refusal({{"cut", true}}, fixed(2, 3)), "");
   EXPECT_EQ(refusal(json::object(), fixed(0, nullptr)), "");

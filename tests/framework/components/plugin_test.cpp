@@ -12,6 +12,7 @@
 #include "framework/text/json_file.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -60,6 +61,7 @@ struct Plugin : ::testing::Test {
 template <class T> Entry<T> making_nothing() {
   Entry<T> entry;
   entry.make = [](const nlohmann::json&, Host&) { return nullptr; };
+  entry.traits = states(typename T::Traits());
   return entry;
 }
 
@@ -139,9 +141,15 @@ TEST_F(Plugin, WhatItLacksOrThrowsIsSaid) {
                            "foretoken_plugin()");
   registering = [](Registries& r) {
     r.verifiers.add("good", making_nothing<Verifier>());
-    r.drafters.add("bad", {});
+    Entry<Drafter> bad = making_nothing<Drafter>();
+    bad.make = {};
+    r.drafters.add("bad", bad);
   };
   EXPECT_EQ(refusal(), who + " registers the drafter 'bad' without a way to make it; fill Entry::make");
+  registering = [](Registries& r) { r.drafters.add("bad", {}); };
+  EXPECT_EQ(refusal(), who +
+                           " failed in foretoken_plugin(): the drafter 'bad' states no traits, which an engine must "
+                           "know before it is made; fill Entry::traits");
   registering = [](Registries& r) {
     r.verifiers.add("good", making_nothing<Verifier>());
     throw std::runtime_error("no table");

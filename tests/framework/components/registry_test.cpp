@@ -5,6 +5,7 @@
 
 #include "framework/components/host.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -33,7 +34,7 @@ TEST(RegistryTest, a_config_without_a_name_is_refused) {
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {
   Registries r;
-  Entry<LengthPolicy> entry{"", "", {}, [](const json&, Host&) { return nullptr; }};
+  Entry<LengthPolicy> entry{"", "", {}, [](const json&, Host&) { return nullptr; }, states(Budget())};
   r.policies.add("built_in", entry);
   entry.plugin = "lib.so";
   r.policies.add("of_a_plugin", entry);
@@ -138,6 +139,7 @@ TEST(RegistryTest, a_models_parts_are_spread_over_the_options_for_them) {
 TEST(RegistryTest, a_name_that_is_taken_says_by_whom) {
   Registries r;
   Entry<Verifier> entry;
+  entry.traits = states(Soundness());
   r.verifiers.add("a", entry);
   entry.plugin = "lib.so";
   r.verifiers.add("b", entry);

@@ -3,6 +3,7 @@
 #include "framework/components/pairing.h"
 #include "framework/model/model.h"
 #include "tests/support/sentence.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -22,9 +23,7 @@ TEST(Traits, BeginWithTheLeast) {
   EXPECT_EQ(sound.acceptance, Acceptance::overlap);
   EXPECT_TRUE((Soundness{.takes = {}, .promise = "exact, path-identical"}).path_identical());
   EXPECT_FALSE((Soundness{.takes = {}, .promise = "lossy: exact"}).exact());
-  const Host::Inner inner;
-  EXPECT_EQ(inner.ranks, 0);
-  EXPECT_FALSE(inner.raw);
+  EXPECT_FALSE(PolicyTraits().most.drafts() || PolicyTraits().learns);
 }
 
 TEST(Traits, WhatAComponentIsGivenBeginsWithNothing) {
@@ -77,54 +76,65 @@ TEST(Traits, BareRootsHaveRoomForTheirBudget) {
   }
 }
 
-// Components that say nothing of themselves.
-struct Silent : Drafter {
-  std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
-};
-struct SilentPolicy : LengthPolicy {
-  std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
-};
-struct SilentVerifier : Verifier {
-  void verify(Backend&, const Trials&, Tensor) override {}
+const Option kDrafterPart{"inner", "drafter", nullptr, "", true}, kPolicyPart{"policy", "policy", nullptr, "", true},
+    kVerifierPart{"verifier", "verifier", nullptr, "", true};
+
+// Components that nobody makes.
+struct Stated : Registries {
+  template <class T> static void add(Registry<T>& registry, const char* name, std::vector<Option> options,
+                                     const typename T::Traits& traits) {
+    registry.add(name, {"", "", std::move(options), {}, states(traits)});
+  }
+  Needs needs(const json& config) const { return drafters.traits(config, {}); }
 };
 
-TEST(Traits, OfNothingDeclaredAreAskedForAndRefused) {
-  EXPECT_EQ(sentence_of([] { Silent().traits(); }),
-            "the drafter does not state how its nodes are drawn; fill Entry::traits, or override Drafter::needs");
-  EXPECT_EQ(sentence_of([] { SilentPolicy().traits(); }),
-            "the policy does not state its largest budget; fill Entry::traits, or override LengthPolicy::most");
-  EXPECT_EQ(sentence_of([] { SilentVerifier().traits(); }),
-            "the verifier does not state which nodes it takes; fill Entry::traits, or override Verifier::soundness");
-  EXPECT_FALSE(SilentPolicy().learns());
+TEST(Traits, OfAComponentMadeOfOthersHaveWhatTheseNeed) {
+  Stated r;
+  r.add(r.drafters, "outer", {kDrafterPart, kVerifierPart},
+        {.proposes = {Drawn::certain}, .ranks = 2, .hidden = {1, 3, 1}, .confidence = true, .whole = {3, 2}});
+  r.add(r.drafters, "inner", {kDrafterPart},
+        {.proposes = {Drawn::chain}, .ranks = 1, .hidden = {3, 2}, .waits = true, .whole = {9, 8}});
+  r.add(r.drafters, "innermost", {},
+        {.proposes = {Drawn::marginals}, .learns = true, .ranks = 5, .hidden = {2, 0}, .views_target = true});
+  const Needs alone = r.needs({{"name", "outer"}});
+  EXPECT_EQ(alone.hidden, (std::vector<Tap>{1, 3})) << "each once";
+  EXPECT_TRUE(alone.ranks == 2 && !alone.waits && !alone.learns && !alone.views_target);
+  const json inner{{"name", "inner"}};
+  const Needs two = r.needs({{"name", "outer"}, {"inner", inner}});
+  EXPECT_EQ(two.hidden, (std::vector<Tap>{1, 3, 2}));
+  EXPECT_TRUE(two.ranks == 2 && two.waits && !two.learns && !two.views_target);
+  json deep = inner;
+  deep["inner"] = {{"name", "innermost"}};
+  const Needs all = r.needs({{"name", "outer"}, {"inner", deep}});
+  EXPECT_EQ(all.hidden, (std::vector<Tap>{1, 3, 2, 0}));
+  EXPECT_TRUE(all.ranks == 5 && all.waits && all.learns && all.views_target);
+  EXPECT_TRUE(all.proposes == alone.proposes && all.confidence && all.whole == alone.whole) << "its own";
 }
 
-TEST(Traits, ThatAnEntryStatesAreThoseOfWhatItMakes) {
-  const auto backend = make_reference_backend();
-  PagePool pool(*backend, 64, 4);
-  const ModelInfo target;
-  Host host(*backend, pool, target, {}, false);
-  Registries r;
-  r.drafters.add("a", {"",
-                       "",
-                       {},
-                       [](const json&, Host&) { return std::make_unique<Silent>(); },
-                       [](const json&, const ModelInfo&) { return Needs{.proposes = {}, .ranks = 3}; }});
-  r.policies.add("a", {"",
-                       "",
-                       {},
-                       [](const json&, Host&) { return std::make_unique<SilentPolicy>(); },
-                       [](const json&, const ModelInfo&) { return Budget{7, 2}; }});
-  r.verifiers.add("a", {"",
-                        "",
-                        {},
-                        [](const json&, Host&) { return std::make_unique<SilentVerifier>(); },
-                        [](const json&, const ModelInfo&) { return Soundness{.takes = {}, .raw = true}; }});
-  const auto drafter = r.drafters.make({{"name", "a"}}, host);
-  EXPECT_TRUE(drafter->traits().ranks == 3 && drafter->needs().ranks == 3);
-  const auto policy = r.policies.make({{"name", "a"}}, host);
-  EXPECT_TRUE(policy->traits() == (Budget{7, 2}) && policy->most() == (Budget{7, 2}));
-  const auto verifier = r.verifiers.make({{"name", "a"}}, host);
-  EXPECT_TRUE(verifier->traits().raw && verifier->soundness().raw);
+TEST(Traits, OfPartsOfAnotherKindAreThatTheyLearn) {
+  Stated r;
+  r.add(r.policies, "learning", {}, {{7, 2}, true});
+  r.add(r.policies, "outer", {kPolicyPart}, Budget{3, 1});
+  r.add(r.verifiers, "raw", {}, {.takes = {}, .raw = true});
+  r.add(r.verifiers, "outer", {kVerifierPart, kPolicyPart}, {.takes = {Drawn::chain}});
+  r.add(r.drafters, "outer", {kPolicyPart, kVerifierPart}, {});
+  const json learning{{"name", "learning"}}, raw{{"name", "raw"}};
+  const PolicyTraits policy = r.policies.traits({{"name", "outer"}, {"policy", learning}}, {});
+  EXPECT_TRUE(policy.learns && policy.most == (Budget{3, 1}));
+  EXPECT_FALSE(r.policies.traits({{"name", "outer"}}, {}).learns);
+  const Soundness both = r.verifiers.traits({{"name", "outer"}, {"verifier", raw}, {"policy", learning}}, {});
+  EXPECT_TRUE(both.raw && both.takes == std::vector{Drawn::chain});
+  EXPECT_FALSE(r.verifiers.traits({{"name", "outer"}}, {}).raw);
+  EXPECT_FALSE(r.needs({{"name", "outer"}, {"verifier", raw}}).learns);
+  EXPECT_TRUE(r.needs({{"name", "outer"}, {"verifier", {{"name", "outer"}, {"policy", learning}}}}).learns);
+}
+
+TEST(Traits, OfAPartThatNothingServesAreRefused) {
+  Stated r;
+  r.add(r.drafters, "outer", {kDrafterPart}, {.proposes = {Drawn::certain}});
+  r.add(r.drafters, "inner", {}, {.proposes = {Drawn::certain}, .ranks = -1});
+  EXPECT_EQ(sentence_of([&] { (void)r.needs({{"name", "outer"}, {"inner", {{"name", "inner"}}}}); }),
+            "the drafter 'inner' needs -1 ranks (Needs::ranks); it must be 0 or more");
 }
 
 const ComponentConfigs kThree{{{"name", "d"}}, {{"name", "p"}}, {{"name", "v"}}};
@@ -151,48 +161,22 @@ TEST(Pairing, ConfidenceMustBeServed) {
             "(Needs::confidence), or another policy");
 }
 
-TEST(Pairing, WhatInnerComponentsNeedMustBeAskedFor) {
-  const auto refusal = [](int inner_ranks, int ranks, bool inner_raw, bool raw) {
-    return sentence_of([&] {
-      expect_repeated(kThree, {inner_ranks, inner_raw}, {.proposes = {}, .ranks = ranks}, {.takes = {}, .raw = raw});
-    });
-  };
-  EXPECT_EQ(refusal(2, 2, true, true), "");
-  EXPECT_EQ(refusal(0, 1, false, true), "");
-  EXPECT_EQ(refusal(3, 2, false, false),
-            "the drafter 'd' is made of another that needs 3 ranks, but itself asks for 2; let its own Needs::ranks be "
-            "as many");
-  EXPECT_EQ(refusal(0, 0, true, false),
-            "the verifier 'v' is made of another that reads raw distributions, but itself does not ask for them; set "
-            "its own Soundness::raw");
-}
-
-// Before anything is made, as far as entries state their traits.
+// Before anything is made.
 TEST(Pairing, FitsAreExpectedOfWhatEntriesState) {
-  std::optional<Needs> needs;
-  std::optional<Budget> most;
-  std::optional<Soundness> sound;
+  Needs needs{.proposes = {Drawn::chain}};
+  Budget most{4, 3};
+  Soundness sound{.takes = {Drawn::chain}};
   const auto refusal = [&] {
-    Registries r;
-    const auto add = [](auto& registry, const char* name, const auto& traits) {
-      typename std::decay_t<decltype(registry.entries().at(""))> entry;
-      if (traits) entry.traits = [&traits](const json&, const ModelInfo&) { return *traits; };
-      registry.add(name, entry);
-    };
-    add(r.drafters, "d", needs), add(r.policies, "p", most), add(r.verifiers, "v", sound);
-    return sentence_of([&] { expect_fit(r, kThree, {}); });
+    Stated r;
+    r.add(r.drafters, "d", {}, needs), r.add(r.policies, "p", {}, most), r.add(r.verifiers, "v", {}, sound);
+    return sentence_of([&] { (void)fitting_traits(r, kThree, {}); });
   };
   EXPECT_EQ(refusal(), "");
-  needs = Needs{.proposes = {Drawn::chain}};
-  EXPECT_EQ(refusal(), "");
-  sound = Soundness{.takes = {Drawn::chain}};
-  most = Budget{4, 3};
-  EXPECT_EQ(refusal(), "");
-  most->confidence = 0.5f;
+  most.confidence = 0.5f;
   EXPECT_TRUE(test::says(refusal(), "Budget::confidence"));
-  most.reset(), sound->takes = {Drawn::certain};
+  sound.takes = {Drawn::certain};
   EXPECT_TRUE(test::says(refusal(), "is not sound"));
-  needs->ranks = -2;
+  needs.ranks = -2;
   EXPECT_EQ(refusal(), "the drafter 'd' needs -2 ranks (Needs::ranks); it must be 0 or more");
 }
 

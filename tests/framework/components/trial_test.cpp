@@ -43,7 +43,7 @@ std::vector<long> walk(const DraftTree& tree, int vocab) {
   const Trials trials(backend, {&tree, 1}, p, {&draws, 1}, {&position, 1}, staging);
   const Tensor verdicts = Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8);
   std::vector<long> visited(std::size_t(tree.nodes), 0);
-  RuleVerifier<Walk>({}, Walk{visited.data()}).verify(backend, trials, verdicts);
+  RuleVerifier<Walk>(Walk{visited.data()}).verify(backend, trials, verdicts);
   return visited;
 }
 
@@ -134,7 +134,7 @@ TEST(Trial, MatchesAndMassesThatAreLeftByHand) {
   const Trials trials(backend, {&tree, 1}, p, {&draws, 1}, {&position, 1}, staging);
   std::vector<int> matches;
   std::vector<double> left;
-  RuleVerifier<Matching>({}, Matching{&matches, &left})
+  RuleVerifier<Matching>(Matching{&matches, &left})
       .verify(backend, trials, Tensor::host({1, std::int64_t(sizeof(Verdict))}, DType::u8));
   EXPECT_EQ(matches, (std::vector<int>{4,  1,  -1, 3,  -1, -1, -1, 5,  -1, -1, -1, -1,
                                        -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));

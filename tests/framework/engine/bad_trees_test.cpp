@@ -2,6 +2,7 @@
 // whether the host or the device chose the tokens.
 #include "experiments/conformance/simulated_device.h"
 #include "tests/framework/engine/failure_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -14,11 +15,6 @@ class Spoiled : public Drafter {
   using Spoil = std::function<void(Backend&, const DraftRequest&, DraftTree&)>;
   Spoiled(Backend& backend, std::unique_ptr<Drafter> inner, Spoil spoil)
       : backend_(backend), inner_(std::move(inner)), spoil_(std::move(spoil)) {}
-  Needs needs() const override {
-    Needs n = inner_->traits();
-    n.proposes.push_back(Drawn::certain);
-    return n;
-  }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
@@ -43,10 +39,12 @@ struct BadTrees : FailureScenario {
   void fails_alone(const Spoiled::Spoil& spoil, const std::string& what) {
     const json inner = {
         {"name", "draft_tree"}, {"model", "table:other"}, {"shape", {2, 2, 1}}, {"draws", "without_replacement"}};
-    registries.drafters.replace("spoiled", {"", "", {}, [=, r = conformance::all_registries()](const json&, Host& h) {
-                                              return std::make_unique<Spoiled>(h.backend(), r.drafters.make(inner, h),
-                                                                               spoil);
-                                            }});
+    registries.drafters.replace(
+        "spoiled", entry_that<Drafter>(states(Needs{.proposes = {Drawn::without_replacement, Drawn::certain}}),
+                                       [=, r = conformance::all_registries()](const json&, Host& h) {
+                                         return std::make_unique<Spoiled>(h.backend(), r.drafters.make(inner, h),
+                                                                          spoil);
+                                       }));
     configs.drafter = {{"name", "spoiled"}};
     for (const bool device : {false, true}) {
       if (device) backend = std::make_unique<conformance::SimulatedDevice>();
@@ -128,14 +126,16 @@ TEST_F(BadTrees, a_tree_that_is_wider_or_deeper_than_its_budget) {
 // The context of 64 tokens leaves two levels.
 TEST_F(BadTrees, a_tree_that_is_deeper_than_the_context) {
   registries.drafters.replace(
-      "spoiled", {"", "", {}, [r = conformance::all_registries()](const json&, Host& h) {
-                    const auto deep = [](Backend& b, const DraftRequest& request, DraftTree& t) {
-                      t = DraftTree::rooted(b, request.sequence->last(), 3);
-                      for (int n = 0; n < 3; ++n) t.guess(n, 1);
-                    };
-                    const json inner = {{"name", "draft_tree"}, {"model", "table:other"}, {"shape", {1, 1, 1}}};
-                    return std::make_unique<Spoiled>(h.backend(), r.drafters.make(inner, h), deep);
-                  }});
+      "spoiled", entry_that<Drafter>(states(Needs{.proposes = {Drawn::independent, Drawn::certain}}),
+                                     [r = conformance::all_registries()](const json&, Host& h) {
+                                       const auto deep = [](Backend& b, const DraftRequest& request, DraftTree& t) {
+                                         t = DraftTree::rooted(b, request.sequence->last(), 3);
+                                         for (int n = 0; n < 3; ++n) t.guess(n, 1);
+                                       };
+                                       const json inner = {
+                                           {"name", "draft_tree"}, {"model", "table:other"}, {"shape", {1, 1, 1}}};
+                                       return std::make_unique<Spoiled>(h.backend(), r.drafters.make(inner, h), deep);
+                                     }));
   configs.drafter = {{"name", "spoiled"}};
   configs.verifier = {{"name", "speculative_sampling"}};
   Request r = clean(Tokens(61, 1), 2);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -63,21 +64,16 @@ struct Budgets : EngineScenario {
 
   // The engine with that drafter, of this width, under budgets of this size.
   std::unique_ptr<Engine> wide_trees(int width, const Budget& given, const Budget& most = {kMaxNodes, kMaxPath}) {
-    registries.drafters.replace("wide_trees", {"",
-                                               "",
-                                               {},
-                                               [this, width](const json&, Host& h) {
-                                                 return std::make_unique<WideTrees>(h.backend(), width, seen);
-                                               },
-                                               [this](const json&, const ModelInfo&) {
-                                                 return Needs{.proposes = {Drawn::certain}, .confidence = confidence};
-                                               }});
-    registries.policies.replace(
-        "recording", {"",
-                      "",
-                      {},
-                      [this, given](const json&, Host&) { return std::make_unique<RecordingPolicy>(given, notes); },
-                      [most](const json&, const ModelInfo&) { return most; }});
+    registries.drafters.replace(
+        "wide_trees",
+        entry_that<Drafter>(
+            [this](const json&, const ModelInfo&) {
+              return Needs{.proposes = {Drawn::certain}, .confidence = confidence};
+            },
+            [this, width](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), width, seen); }));
+    registries.policies.replace("recording", entry_that<LengthPolicy>(states(most), [this, given](const json&, Host&) {
+                                  return std::make_unique<RecordingPolicy>(given, notes);
+                                }));
     configs = {{{"name", "wide_trees"}}, {{"name", "recording"}}, {{"name", "coupled"}}};
     options.pages = 2048;
     return engine();
@@ -109,8 +105,8 @@ TEST_F(Budgets, a_budget_above_what_the_policy_states_fails_its_sequence_with_on
     EXPECT_EQ(report.finished[0].failure,
               "for sequence 1 the policy 'recording' gave a budget of " + std::to_string(given.nodes) + " nodes and " +
                   std::to_string(given.depth) +
-                  " levels, above the largest that it states, of 5 nodes and 3 levels; let Entry::traits or "
-                  "LengthPolicy::most state the largest");
+                  " levels, above the largest that it states, of 5 nodes and 3 levels; let Entry::traits "
+                  "state the largest");
     EXPECT_TRUE(e->idle());
   }
 }
@@ -239,15 +235,11 @@ TEST_F(Budgets, confidence_reaches_a_drafter_that_implements_it) {
 
 TEST_F(Budgets, an_unsound_pair_is_refused_before_anything_is_made) {
   int made = 0;
-  registries.drafters.replace(
-      "sequoia", {"",
-                  "",
-                  {},
-                  [&](const json&, Host& h) {
-                    ++made;
-                    return std::make_unique<WideTrees>(h.backend(), 1, seen);
-                  },
-                  [](const json&, const ModelInfo&) { return Needs{.proposes = {Drawn::without_replacement}}; }});
+  registries.drafters.replace("sequoia", entry_that<Drafter>(states(Needs{.proposes = {Drawn::without_replacement}}),
+                                                             [&](const json&, Host& h) {
+                                                               ++made;
+                                                               return std::make_unique<WideTrees>(h.backend(), 1, seen);
+                                                             }));
   configs.drafter = {{"name", "sequoia"}};
   const std::string message = sentence([&] { engine(); });
   EXPECT_TRUE(says(message, "not sound") && says(message, "without_replacement")) << message;
@@ -270,7 +262,7 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
   const auto of = [&](const json& config, int vocab) {
     ModelInfo target;
     target.vocab = vocab;
-    return registries.drafters.traits(config, target)->proposes.at(0);
+    return registries.drafters.traits(config, target).proposes.at(0);
   };
   EXPECT_EQ(of({{"name", "wide"}}, 5), Drawn::certain);
   EXPECT_EQ(of({{"name", "wide"}, {"drawn", true}}, 5), Drawn::marginals);
@@ -278,10 +270,10 @@ TEST_F(Budgets, traits_depend_on_options_and_target) {
 }
 
 TEST_F(Budgets, a_component_without_traits_is_an_error) {
-  registries.drafters.replace(
-      "mute", {"", "", {}, [&](const json&, Host& h) { return std::make_unique<WideTrees>(h.backend(), 1, seen); }});
-  configs.drafter = {{"name", "mute"}};
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "Entry::traits"));
+  EXPECT_EQ(sentence([&] { registries.drafters.add("mute", {}); }),
+            "the drafter 'mute' states no traits, which an engine must know before it is made; fill Entry::traits");
+  EXPECT_TRUE(says(sentence([&] { registries.policies.replace("mute", {}); }), "the policy 'mute' states no traits"));
+  EXPECT_TRUE(says(sentence([&] { registries.verifiers.add("mute", {}); }), "the verifier 'mute' states no traits"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A drafter's model that was skipped for many steps has many tokens to read before it can draft. For all sequences
 // together it reads at most the rows of one step in a step.
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -26,10 +27,9 @@ class CountingModel : public Model {
 class Late : public LengthPolicy {
  public:
   explicit Late(int from) : from_(from) {}
-  Budget most() const override { return {3, 2}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> all;
-    for (const PastOnly& p : past) all.push_back(p.length >= from_ ? most() : Budget());
+    for (const PastOnly& p : past) all.push_back(p.length >= from_ ? Budget{3, 2} : Budget());
     return all;
   }
 
@@ -59,7 +59,9 @@ struct CatchUpTest : EngineScenario {
 };
 
 TEST_F(CatchUpTest, sequences_that_catch_up_together_share_the_rows_of_a_step) {
-  registries.policies.add("late", {"", "", {}, [](const json&, Host&) { return std::make_unique<Late>(30); }});
+  registries.policies.add("late", entry_that<LengthPolicy>(states(Budget{3, 2}), [](const json&, Host&) {
+                            return std::make_unique<Late>(30);
+                          }));
   configs.policy = {{"name", "late"}};
   for (const auto& [id, drafted] : serve(60)) EXPECT_GT(drafted, 0) << "sequence " << id << " never caught up";
   EXPECT_LE(*std::ranges::max_element(targets), 32);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/framework/engine/failure_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -23,7 +24,6 @@ struct Hooks {
 class Hooked : public Drafter {
  public:
   Hooked(std::unique_ptr<Drafter> inner, Hooks hooks) : inner_(std::move(inner)), hooks_(std::move(hooks)) {}
-  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
     for (std::size_t i = 0; i < trees.size(); ++i) hooks_.drafted(requests[i], trees[i]);
@@ -49,7 +49,6 @@ struct PolicyHooks {
 class HookedPolicy : public LengthPolicy {
  public:
   explicit HookedPolicy(PolicyHooks hooks) : hooks_(std::move(hooks)) {}
-  Budget most() const override { return {4, 3}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     hooks_.asked(past);
     return std::vector<Budget>(past.size(), {4, 3});
@@ -66,7 +65,6 @@ class Misjudging : public Verifier {
  public:
   using Change = std::function<void(Verdict&)>;
   Misjudging(std::unique_ptr<Verifier> inner, Change change) : inner_(std::move(inner)), change_(std::move(change)) {}
-  Soundness soundness() const override { return inner_->traits(); }
   void verify(Backend& b, const Trials& trials, Tensor verdicts) override {
     inner_->verify(b, trials, verdicts);
     for (int i = 0; i < trials.count(); ++i)
@@ -81,23 +79,27 @@ class Misjudging : public Verifier {
 
 struct ComponentFaults : FailureScenario {
   void hook(const Hooks& hooks, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
-    registries.drafters.replace("hooked",
-                                {"", "", {}, [inner, hooks, r = conformance::all_registries()](const json&, Host& h) {
-                                   return std::make_unique<Hooked>(r.drafters.make(inner, h), hooks);
-                                 }});
+    registries.drafters.replace(
+        "hooked", entry_that<Drafter>(states_those_of(conformance::all_registries().drafters, inner),
+                                      [inner, hooks, r = conformance::all_registries()](const json&, Host& h) {
+                                        return std::make_unique<Hooked>(r.drafters.make(inner, h), hooks);
+                                      }));
     configs.drafter = {{"name", "hooked"}};
   }
   void hook_policy(const PolicyHooks& hooks) {
-    registries.policies.replace(
-        "hooked", {"", "", {}, [hooks](const json&, Host&) { return std::make_unique<HookedPolicy>(hooks); }});
+    registries.policies.replace("hooked", entry_that<LengthPolicy>(states(Budget{4, 3}), [hooks](const json&, Host&) {
+                                  return std::make_unique<HookedPolicy>(hooks);
+                                }));
     configs.policy = {{"name", "hooked"}};
   }
   void misjudge(const Misjudging::Change& change) {
-    registries.verifiers.replace("wrong",
-                                 {"", "", {}, [change, r = conformance::all_registries()](const json&, Host& h) {
-                                    return std::make_unique<Misjudging>(
-                                        r.verifiers.make({{"name", "speculative_sampling"}}, h), change);
-                                  }});
+    registries.verifiers.replace(
+        "wrong", entry_that<Verifier>(
+                     states_those_of(conformance::all_registries().verifiers, {{"name", "speculative_sampling"}}),
+                     [change, r = conformance::all_registries()](const json&, Host& h) {
+                       return std::make_unique<Misjudging>(r.verifiers.make({{"name", "speculative_sampling"}}, h),
+                                                           change);
+                     }));
     configs.verifier = {{"name", "wrong"}};
   }
   static std::vector<Request> three() {

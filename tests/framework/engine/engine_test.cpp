@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -53,13 +54,13 @@ TEST_F(EngineTest, refuses_names_that_are_not_registered) {
 // A drafter whose siblings are drawn without repeats, for which speculative sampling's rule is biased.
 class WithoutRepeats : public Drafter {
  public:
-  Needs needs() const override { return {{Drawn::without_replacement}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
 };
 
 TEST_F(EngineTest, refuses_an_unsound_pair) {
   registries.drafters.add("sequoia",
-                          {"", "", {}, [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }});
+                          entry_that<Drafter>(states(Needs{.proposes = {Drawn::without_replacement}}),
+                                              [](const json&, Host&) { return std::make_unique<WithoutRepeats>(); }));
   configs.drafter = {{"name", "sequoia"}};
   const std::string text = sentence([&] { engine(); });
   EXPECT_TRUE(says(text, "not sound", "without_replacement", "it takes those drawn 'certain, chain, ")) << text;
@@ -75,7 +76,6 @@ TEST_F(EngineTest, refuses_a_draft_of_another_vocabulary) {
 class Lawless : public Drafter {
  public:
   explicit Lawless(Backend& b) : backend_(b) {}
-  Needs needs() const override { return {{Drawn::chain}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
@@ -91,8 +91,9 @@ class Lawless : public Drafter {
 };
 
 TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
-  registries.drafters.add("lawless",
-                          {"", "", {}, [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }});
+  registries.drafters.add(
+      "lawless", entry_that<Drafter>(states(Needs{.proposes = {Drawn::chain}}),
+                                     [](const json&, Host& h) { return std::make_unique<Lawless>(h.backend()); }));
   configs.drafter = {{"name", "lawless"}};
   const auto e = engine();
   e->submit(request({1, 2}));
@@ -104,7 +105,6 @@ TEST_F(EngineTest, refuses_a_drawn_node_without_its_distribution) {
 class Gaps : public Drafter {
  public:
   explicit Gaps(Backend& b) : backend_(b) {}
-  Needs needs() const override { return {{Drawn::certain}, false}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
@@ -121,8 +121,9 @@ class Gaps : public Drafter {
 };
 
 TEST_F(EngineTest, absent_nodes_do_not_count_as_drafted) {
-  registries.drafters.add("gaps",
-                          {"", "", {}, [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }});
+  registries.drafters.add(
+      "gaps", entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}}),
+                                  [](const json&, Host& h) { return std::make_unique<Gaps>(h.backend()); }));
   configs.drafter = {{"name", "gaps"}}, configs.policy = {{"name", "fixed"}, {"length", 4}};
   const auto e = engine();
   e->submit(request({1, 2}, 12));

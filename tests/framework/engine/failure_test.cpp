@@ -1,6 +1,7 @@
 // A sequence that cannot go on ends alone and says why: a NaN in its logits, a component that throws for it, its own
 // stop rule. The others get the tokens that they get without it, and no page is lost.
 #include "tests/framework/engine/failure_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -14,7 +15,6 @@ using Fails = std::function<bool(const Sequence&)>;
 class Throwing : public Drafter {
  public:
   Throwing(std::unique_ptr<Drafter> inner, Fails failing) : inner_(std::move(inner)), fails_(std::move(failing)) {}
-  Needs needs() const override { return inner_->needs(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     auto trees = inner_->draft(requests);
     for (const DraftRequest& r : requests)
@@ -31,7 +31,6 @@ class Throwing : public Drafter {
 class ThrowingPolicy : public LengthPolicy {
  public:
   explicit ThrowingPolicy(SequenceId failing) : fails_(failing) {}
-  Budget most() const override { return {4, 3}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     for (const PastOnly& p : past)
       if (p.id == fails_ && p.rounds == 1) throw Error("no length today");
@@ -45,7 +44,6 @@ class ThrowingPolicy : public LengthPolicy {
 class ThrowingVerifier : public Verifier {
  public:
   ThrowingVerifier(std::unique_ptr<Verifier> inner, std::uint64_t stream) : inner_(std::move(inner)), stream_(stream) {}
-  Soundness soundness() const override { return inner_->soundness(); }
   void verify(Backend& b, const Trials& trials, Tensor verdicts) override {
     inner_->verify(b, trials, verdicts);
     for (int i = 0; i < trials.count(); ++i)
@@ -60,10 +58,11 @@ class ThrowingVerifier : public Verifier {
 
 struct FailureTest : FailureScenario {
   void throw_for(const Fails& failing, const json& inner = {{"name", "draft_model"}, {"model", "table:other"}}) {
-    registries.drafters.replace("throwing",
-                                {"", "", {}, [inner, failing, r = conformance::all_registries()](const json&, Host& h) {
-                                   return std::make_unique<Throwing>(r.drafters.make(inner, h), failing);
-                                 }});
+    registries.drafters.replace(
+        "throwing", entry_that<Drafter>(states_those_of(conformance::all_registries().drafters, inner),
+                                        [inner, failing, r = conformance::all_registries()](const json&, Host& h) {
+                                          return std::make_unique<Throwing>(r.drafters.make(inner, h), failing);
+                                        }));
     configs.drafter = {{"name", "throwing"}};
   }
 };
@@ -174,8 +173,10 @@ TEST_F(FailureTest, a_drafter_that_throws_for_a_batch_alone_ends_no_sequence) {
 
 TEST_F(FailureTest, a_policy_that_throws_for_one_request_fails_that_one_alone) {
   for (const SequenceId failing : {1u, 2u}) {
-    registries.policies.replace(
-        "throwing", {"", "", {}, [failing](const json&, Host&) { return std::make_unique<ThrowingPolicy>(failing); }});
+    registries.policies.replace("throwing",
+                                entry_that<LengthPolicy>(states(Budget{4, 3}), [failing](const json&, Host&) {
+                                  return std::make_unique<ThrowingPolicy>(failing);
+                                }));
     configs.policy = {{"name", "throwing"}};
     const std::vector<Sequence> all = serve({clean({1, 2, 3}, 1), clean({2, 1}, 2)});
     for (const Sequence& s : all) EXPECT_EQ(s.failure, s.id == failing ? "no length today" : "");
@@ -183,10 +184,13 @@ TEST_F(FailureTest, a_policy_that_throws_for_one_request_fails_that_one_alone) {
 }
 
 TEST_F(FailureTest, a_verifier_that_throws_for_one_request_fails_that_one_alone) {
-  registries.verifiers.add("throwing", {"", "", {}, [r = conformance::all_registries()](const json&, Host& h) {
-                                          return std::make_unique<ThrowingVerifier>(
-                                              r.verifiers.make({{"name", "speculative_sampling"}}, h), 2);
-                                        }});
+  registries.verifiers.add(
+      "throwing",
+      entry_that<Verifier>(states_those_of(conformance::all_registries().verifiers, {{"name", "speculative_sampling"}}),
+                           [r = conformance::all_registries()](const json&, Host& h) {
+                             return std::make_unique<ThrowingVerifier>(
+                                 r.verifiers.make({{"name", "speculative_sampling"}}, h), 2);
+                           }));
   configs.verifier = {{"name", "throwing"}};
   const Sequence failed = one_fails({clean({1, 2, 3}, 1, true), clean({2, 1, 2}, 2, true), clean({3, 3}, 3)}, 1,
                                     "the verifier 'throwing' failed for this request: no verdict today");
@@ -213,7 +217,6 @@ TEST_F(FailureTest, a_request_whose_own_functions_throw_fails_alone) {
 // Says of the second trial what no verifier may say.
 class HalfRight : public Verifier {
  public:
-  Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     for (int i = 0; i < trials.count(); ++i) {
       auto& v = *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i));
@@ -223,7 +226,9 @@ class HalfRight : public Verifier {
 };
 
 TEST_F(FailureTest, a_verdict_that_no_verifier_may_give_is_not_delivered) {
-  registries.verifiers.add("half", {"", "", {}, [](const json&, Host&) { return std::make_unique<HalfRight>(); }});
+  registries.verifiers.add("half",
+                           entry_that<Verifier>(states(Soundness{{Drawn::certain, Drawn::chain}}),
+                                                [](const json&, Host&) { return std::make_unique<HalfRight>(); }));
   configs.verifier = {{"name", "half"}};
   const auto e = engine();
   std::vector<SequenceId> told;

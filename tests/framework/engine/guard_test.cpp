@@ -2,6 +2,7 @@
 // of guesses starve no sequence.
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -50,7 +51,6 @@ TEST_F(EngineGuard, caches_may_have_all_memory_that_is_free_and_no_more) {
 class GivenVerdict : public Verifier {
  public:
   explicit GivenVerdict(const Verdict& verdict) : verdict_(verdict) {}
-  Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     for (int i = 0; i < trials.count(); ++i) *reinterpret_cast<Verdict*>(verdicts.row<std::uint8_t>(i)) = verdict_;
   }
@@ -66,8 +66,9 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
     for (int k = 0; k < 3; ++k) v.path[k] = k + 1, v.tokens[k] = accepted;
     v.length = length, v.next = next;
     if (length >= 0 && length < 4) v.tokens[length] = last >= 0 ? last : next;
-    registries.verifiers.replace("given",
-                                 {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }});
+    registries.verifiers.replace(
+        "given", entry_that<Verifier>(states(Soundness{{Drawn::certain, Drawn::chain}}),
+                                      [=](const json&, Host&) { return std::make_unique<GivenVerdict>(v); }));
     configs.verifier = {{"name", "given"}};
     const auto e = engine();
     e->submit(request({2, 1, 1, 1, 3, 2}, 20));
@@ -93,13 +94,13 @@ TEST_F(EngineGuard, a_verdict_is_a_path_of_the_tree_and_tokens_of_the_target) {
 
 class Miscounting : public LengthPolicy {
  public:
-  Budget most() const override { return {5, 4}; }
   std::vector<Budget> budgets(std::span<const PastOnly>) override { return {}; }
 };
 
 TEST_F(EngineGuard, a_policy_must_return_one_budget_per_sequence) {
-  registries.policies.add("miscounting",
-                          {"", "", {}, [](const json&, Host&) { return std::make_unique<Miscounting>(); }});
+  registries.policies.add("miscounting", entry_that<LengthPolicy>(states(Budget{5, 4}), [](const json&, Host&) {
+                            return std::make_unique<Miscounting>();
+                          }));
   configs.policy = {{"name", "miscounting"}};
   const auto e = engine();
   e->submit(request({1, 2, 3}));

@@ -1,6 +1,7 @@
 // Hidden states of the target that the engine keeps for a drafter: at every draft they are those of a forward that
 // reads the sequence anew, whatever the target's cache went through.
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -115,19 +116,6 @@ TEST_F(HiddenStatesOfATarget, a_point_that_the_target_lacks_is_named) {
   models = conformance::table_models({.vocab = 5, .positions = 64, .width = 0});
   taps = {1};
   EXPECT_TRUE(says(sentence([&] { engine(); }), "keeps no hidden states"));
-}
-
-// The drafter itself states them, which is too late.
-TEST_F(HiddenStatesOfATarget, must_be_stated_before_the_drafter_is_made) {
-  Entry<Drafter> entry = registries.drafters.entries().at("reading");
-  struct Late : Drafter {
-    Needs needs() const override { return {.proposes = {Drawn::certain}, .hidden = {1}}; }
-    std::vector<DraftTree> draft(std::span<const DraftRequest>) override { return {}; }
-  };
-  entry.make = [](const nlohmann::json&, Host&) { return std::make_unique<Late>(); };
-  entry.traits = {};
-  registries.drafters.replace("reading", entry);
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'reading'", "at point 1", "Entry::traits"));
 }
 
 }  // namespace

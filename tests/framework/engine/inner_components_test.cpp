@@ -1,6 +1,6 @@
-// What components need that are made of others: served where the outer one says it too, refused in a sentence else.
-#include "framework/components/pairing.h"
+// What components need that are made of others: served where an option names the inner one, refused in a sentence else.
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -37,32 +37,34 @@ struct Raw {
 };
 
 struct InnerComponents : EngineScenario {
-  // The drafter "outer" is the drafter "inner", which needs `inner`, and says that it needs `outer`.
-  void draft_with(const Needs& inner, const Needs& outer, const NeedsRanks::See& see = [](const Outcome&) {}) {
+  // The drafter "outer", which needs `outer`, is that of its option, or where `hidden` the drafter "inner" all the
+  // same, which needs `inner`.
+  void draft_with(
+      const Needs& inner, const Needs& outer, const NeedsRanks::See& see = [](const Outcome&) {}, bool hidden = false) {
+    const auto make = [see](const json&, Host& host) { return std::make_unique<NeedsRanks>(host.backend(), see); };
+    registries.drafters.replace("inner", {"", "", {}, make, states(inner)});
     registries.drafters.replace(
-        "inner", {"",
-                  "",
-                  {},
-                  [see](const json&, Host& host) { return std::make_unique<NeedsRanks>(host.backend(), see); },
-                  [inner](const json&, const ModelInfo&) { return inner; }});
-    registries.drafters.replace("outer", {"",
-                                          "",
-                                          {},
-                                          [](const json&, Host& host) { return host.drafter({{"name", "inner"}}); },
-                                          [outer](const json&, const ModelInfo&) { return outer; }});
+        "outer", {"", "", part("drafter", hidden),
+                  [](const json& o, Host& host) { return host.drafter(o.value("inner", json{{"name", "inner"}})); },
+                  states(outer)});
     configs.drafter = {{"name", "outer"}};
   }
-  void judge_with(bool inner, bool outer) {
-    const auto says = [](bool raw) {
-      return [raw](const json&, const ModelInfo&) {
-        return Soundness{.takes = {Drawn::certain, Drawn::chain}, .raw = raw};
-      };
+  void judge_with(bool hidden) {
+    const auto raw = [](bool reads) {
+      return states(Soundness{.takes = {Drawn::certain, Drawn::chain}, .raw = reads});
     };
+    registries.verifiers.replace("inner", entry_that<Verifier>(raw(true), [](const json&, Host&) {
+                                   return std::make_unique<RuleVerifier<Raw>>();
+                                 }));
     registries.verifiers.replace(
-        "inner", {"", "", {}, [](const json&, Host&) { return std::make_unique<RuleVerifier<Raw>>(); }, says(inner)});
-    registries.verifiers.replace(
-        "outer", {"", "", {}, [](const json&, Host& host) { return host.verifier({{"name", "inner"}}); }, says(outer)});
+        "outer", {"", "", part("verifier", hidden),
+                  [](const json& o, Host& host) { return host.verifier(o.value("inner", json{{"name", "inner"}})); },
+                  raw(false)});
     configs.verifier = {{"name", "outer"}};
+  }
+  static std::vector<Option> part(const char* kind, bool hidden) {
+    if (hidden) return {};
+    return {{"inner", kind, {{"name", "inner"}}, "its part"}};
   }
   Sequence finished() {
     const auto e = engine();
@@ -74,35 +76,47 @@ struct InnerComponents : EngineScenario {
 };
 
 TEST_F(InnerComponents, WhatNothingServesIsRefusedOfAnInnerDrafterToo) {
-  const Needs guesses{.proposes = {Drawn::certain}};
-  draft_with({.proposes = {Drawn::certain}, .hidden = {1}}, guesses);
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'outer'", "hidden state at point 1"));
-  draft_with({.proposes = {Drawn::certain}, .ranks = -1}, guesses);
+  draft_with({.proposes = {Drawn::certain}, .ranks = -1}, {.proposes = {Drawn::certain}});
   EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'inner'", "-1 ranks"));
 }
 
-TEST_F(InnerComponents, RanksOfAnInnerDrafterAreThoseOfTheOuterOne) {
+TEST_F(InnerComponents, RanksAreAsManyAsTheInnerOrTheOuterDrafterNeeds) {
   const Needs one{.proposes = {Drawn::certain}, .ranks = 1}, two{.proposes = {Drawn::certain}, .ranks = 2};
   int seen = 0;
   const auto see = [&](const Outcome& o) {
     ASSERT_TRUE(o.ranks);
-    EXPECT_EQ(o.ranks.dim(1), 2) << "as many as the outer one asked for";
+    EXPECT_EQ(o.ranks.dim(1), 2);
     ++seen;
   };
-  draft_with(two, one, see);
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'outer'", "2 ranks", "asks for 1", "Needs::ranks"));
-  for (const Needs& inner : {one, two}) {
-    draft_with(inner, two, see);
+  for (const auto& [inner, outer] : {std::pair(one, two), {two, one}, {two, two}}) {
+    draft_with(inner, outer, see);
     EXPECT_EQ(finished().finish, Finish::length);
   }
-  EXPECT_GT(seen, 10);
+  EXPECT_GT(seen, 15);
 }
 
-TEST_F(InnerComponents, RawDistributionsOfAnInnerVerifierAreAskedForByTheOuterOne) {
-  judge_with(true, false);
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "the verifier 'outer'", "raw distributions", "Soundness::raw"));
-  judge_with(true, true);
+TEST_F(InnerComponents, RawDistributionsAreThereForAnInnerVerifier) {
+  judge_with(false);
   EXPECT_EQ(finished().finish, Finish::length);
+}
+
+// Whatever else the outer ones state: the engine would not know of it.
+TEST_F(InnerComponents, PartsThatNeedSomethingAreNamedByAnOption) {
+  const Needs guesses{.proposes = {Drawn::certain}};
+  for (const auto& change :
+       {+[](Needs& n) { n.ranks = 1; }, +[](Needs& n) { n.hidden = {1}; }, +[](Needs& n) { n.views_target = true; },
+        +[](Needs& n) { n.learns = true; }, +[](Needs& n) { n.waits = true; }}) {
+    Needs inner = guesses;
+    change(inner);
+    draft_with(inner, guesses, [](const Outcome&) {}, true);
+    EXPECT_EQ(sentence([&] { engine(); }),
+              "the drafter 'inner' is part of another component, and its Entry::traits asks the engine for something; "
+              "let an option of the type \"drafter\" name it, so that the engine serves it");
+  }
+  draft_with(guesses, guesses, [](const Outcome&) {}, true);
+  EXPECT_EQ(finished().finish, Finish::length) << "one that needs nothing";
+  judge_with(true);
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "the verifier 'inner' is part of another component"));
 }
 
 }  // namespace

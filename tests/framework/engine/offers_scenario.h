@@ -1,6 +1,7 @@
 // A drafter whose needs the test sets, and an engine that drafts with a component that the test makes.
 #pragma once
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 
@@ -10,8 +11,7 @@ using nlohmann::json;
 class Needing : public Drafter {
  public:
   using See = std::function<void(const Outcome&)>;
-  Needing(Backend& backend, Needs needs, See see) : backend_(backend), needs_(std::move(needs)), see_(std::move(see)) {}
-  Needs needs() const override { return needs_; }
+  Needing(Backend& backend, See see) : backend_(backend), see_(std::move(see)) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
@@ -24,15 +24,15 @@ class Needing : public Drafter {
 
  private:
   Backend& backend_;
-  Needs needs_;
   See see_;
 };
 
 struct Offers : EngineScenario {
   using Make = std::function<std::unique_ptr<Drafter>(Host&)>;
 
-  void draft_with(const Make& make) {
-    registries.drafters.replace("mine", {"", "", {}, [make](const json&, Host& host) { return make(host); }});
+  void draft_with(const Make& make, const Needs& needs = {.proposes = {Drawn::certain}}) {
+    registries.drafters.replace(
+        "mine", entry_that<Drafter>(states(needs), [make](const json&, Host& host) { return make(host); }));
     configs.drafter = {{"name", "mine"}};
   }
   Sequence finished(float temperature) {
@@ -46,7 +46,7 @@ struct Offers : EngineScenario {
   }
   Tokens text(float temperature) { return finished(temperature).tokens; }
   std::string refusal(Needs needs) {
-    draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), needs, [](const Outcome&) {}); });
+    draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), [](const Outcome&) {}); }, needs);
     return sentence([&] { engine(); });
   }
   Sampling penalties;  // of every request: its biases and frequency penalty

@@ -1,6 +1,7 @@
 // The offers of Host to components, and the errors of needs that are not implemented.
 #include "tests/framework/engine/offers_scenario.h"
 #include "tests/support/around.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 TEST_F(Offers, ADrafterMadeOfAnother) {
   const Tokens plain = text(0);
   const json inner = configs.drafter;
-  draft_with([&](Host& h) { return std::make_unique<test::Around>(h.drafter(inner)); });
+  draft_with([&](Host& h) { return std::make_unique<test::Around>(h.drafter(inner)); }, {.proposes = {Drawn::chain}});
   EXPECT_EQ(text(0), plain);
   EXPECT_EQ(text(1).size(), 15u);
   draft_with([](Host& h) { return std::make_unique<test::Around>(h.drafter({{"name", "ngrm"}})); });
@@ -17,7 +18,9 @@ TEST_F(Offers, ADrafterMadeOfAnother) {
 
 TEST_F(Offers, AVerifierMadeOfAnother) {
   registries.verifiers.add(
-      "mine", {"", "", {}, [](const json&, Host& host) { return host.verifier({{"name", "speculative_sampling"}}); }});
+      "mine",
+      entry_that<Verifier>(states_those_of(registries.verifiers, {{"name", "speculative_sampling"}}),
+                           [](const json&, Host& host) { return host.verifier({{"name", "speculative_sampling"}}); }));
   const Tokens plain = text(1);
   configs.verifier = {{"name", "mine"}};
   EXPECT_EQ(text(1), plain);
@@ -78,7 +81,7 @@ TEST_F(Offers, AKeptObjectHasOneTypeAndIsNotNull) {
 
 TEST_F(Offers, NoRanksComeWithoutNeedsRanks) {
   const auto see = [](const Outcome& o) { EXPECT_FALSE(o.ranks); };
-  draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}}, see); });
+  draft_with([&](Host& h) { return std::make_unique<Needing>(h.backend(), see); });
   text(1);
 }
 
@@ -92,14 +95,10 @@ TEST_F(Offers, NeedsThatAreNotImplementedAreErrors) {
 TEST_F(Offers, DeclaredNeedsThatAreNotImplementedAreErrorsBeforeAnythingIsMade) {
   int made = 0;
   const auto refused = [&](const Needs& needs) {
-    registries.drafters.replace("mine", {"",
-                                         "",
-                                         {},
-                                         [&made](const json&, Host& h) {
-                                           ++made;
-                                           return h.drafter({{"name", "ngram"}});
-                                         },
-                                         [needs](const json&, const ModelInfo&) { return needs; }});
+    registries.drafters.replace("mine", entry_that<Drafter>(states(needs), [&made](const json&, Host& h) {
+                                  ++made;
+                                  return h.drafter({{"name", "ngram"}});
+                                }));
     configs.drafter = {{"name", "mine"}};
     return sentence([&] { engine(); });
   };

@@ -5,6 +5,7 @@
 
 #include "experiments/conformance/simulated_device.h"
 #include "tests/framework/engine/offers_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -30,10 +31,10 @@ std::vector<Token> in_order(const Model& target, const std::vector<Token>& path,
 // Of every node of the tree, in the step's one readback.
 struct Ranks : Offers {
   Ranks() {
-    draft_with([this](Host& h) {
-      return std::make_unique<Needing>(h.backend(), Needs{.proposes = {Drawn::certain}, .ranks = 3},
-                                       [this](const Outcome& o) { compare(o); });
-    });
+    const auto make = [this](Host& h) {
+      return std::make_unique<Needing>(h.backend(), [this](const Outcome& o) { compare(o); });
+    };
+    draft_with(make, {.proposes = {Drawn::certain}, .ranks = 3});
   }
   void compare(const Outcome& o) {
     ASSERT_EQ(o.ranks.shape(), (Shape{o.tree->nodes, 3}));
@@ -97,10 +98,10 @@ struct RawOffers : Offers {
     judge(true);
   }
   void judge(bool raw) {
-    registries.verifiers.replace("mine", {"", "", {}, [raw](const json&, Host&) {
-                                            return std::make_unique<RuleVerifier<Ranked>>(
-                                                Soundness{.takes = {Drawn::certain}, .raw = raw}, Ranked{2});
-                                          }});
+    registries.verifiers.replace(
+        "mine",
+        entry_that<Verifier>(states(Soundness{.takes = {Drawn::certain}, .raw = raw}),
+                             [raw](const json&, Host&) { return std::make_unique<RuleVerifier<Ranked>>(Ranked{2}); }));
   }
   // The output of the rule, from the target's logits and the penalties.
   Tokens expected() const {
@@ -140,10 +141,10 @@ struct RefusesTwo {
 
 // The rule is then called with each trial alone.
 TEST_F(RawOffers, AreOfTheOwnRowsBesideASequenceThatFails) {
-  registries.verifiers.replace("mine", {"", "", {}, [](const json&, Host&) {
-                                          return std::make_unique<RuleVerifier<RefusesTwo>>(
-                                              Soundness{.takes = {Drawn::certain}, .raw = true}, RefusesTwo{{2}});
-                                        }});
+  registries.verifiers.replace(
+      "mine", entry_that<Verifier>(states(Soundness{.takes = {Drawn::certain}, .raw = true}), [](const json&, Host&) {
+        return std::make_unique<RuleVerifier<RefusesTwo>>(RefusesTwo{{2}});
+      }));
   const auto e = engine();
   e->submit(request({4, 1}, 12)), e->submit(request({1, 2, 3}, 12));
   std::vector<Sequence> ended;
@@ -155,10 +156,10 @@ TEST_F(RawOffers, AreOfTheOwnRowsBesideASequenceThatFails) {
 }
 
 TEST_F(Ranks, AreOfTheOwnRowsBesideASequenceThatFails) {
-  registries.verifiers.replace("mine", {"", "", {}, [](const json&, Host&) {
-                                          return std::make_unique<RuleVerifier<RefusesTwo>>(
-                                              Soundness{.takes = {Drawn::certain}, .raw = true}, RefusesTwo{{0}});
-                                        }});
+  registries.verifiers.replace(
+      "mine", entry_that<Verifier>(states(Soundness{.takes = {Drawn::certain}, .raw = true}), [](const json&, Host&) {
+        return std::make_unique<RuleVerifier<RefusesTwo>>(RefusesTwo{{0}});
+      }));
   configs.verifier = {{"name", "mine"}};
   const auto e = engine();
   e->submit(request({4, 1}, 12)), e->submit(request({1, 2, 3}, 12));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -22,7 +23,6 @@ struct Told {
 class Listening : public Drafter {
  public:
   Listening(std::unique_ptr<Drafter> inner, const Told& told) : inner_(std::move(inner)), told_(told) {}
-  Needs needs() const override { return inner_->traits(); }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     for (const DraftRequest& r : requests) told_.drafted(r);
     return inner_->draft(requests);
@@ -40,7 +40,6 @@ class Listening : public Drafter {
 class ListeningPolicy : public LengthPolicy {
  public:
   explicit ListeningPolicy(const Told& told) : told_(told) {}
-  Budget most() const override { return {4, 3}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     for (const PastOnly& p : past) told_.asked(p);
     return std::vector<Budget>(past.size(), {4, 3});
@@ -55,13 +54,16 @@ struct ToldComponents : EngineScenario {
   Told told;
 
   ToldComponents() {
-    registries.drafters.add("listening", {"", "", {}, [this](const json&, Host& host) {
-                                            return std::make_unique<Listening>(
-                                                host.drafter({{"name", "draft_model"}, {"model", "table:other"}}),
-                                                told);
-                                          }});
-    registries.policies.add(
-        "listening", {"", "", {}, [this](const json&, Host&) { return std::make_unique<ListeningPolicy>(told); }});
+    registries.drafters.add(
+        "listening",
+        entry_that<Drafter>(states_those_of(registries.drafters, {{"name", "draft_model"}, {"model", "table:other"}}),
+                            [this](const json&, Host& host) {
+                              return std::make_unique<Listening>(
+                                  host.drafter({{"name", "draft_model"}, {"model", "table:other"}}), told);
+                            }));
+    registries.policies.add("listening", entry_that<LengthPolicy>(states(Budget{4, 3}), [this](const json&, Host&) {
+                              return std::make_unique<ListeningPolicy>(told);
+                            }));
     configs.drafter = configs.policy = {{"name", "listening"}};
   }
   std::vector<Sequence> serve(const std::vector<Request>& requests) {

@@ -1,5 +1,6 @@
 // The engine's errors for invalid trees of a drafter.
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -10,9 +11,7 @@ using nlohmann::json;
 class ModifiedTrees : public Drafter {
  public:
   using Modify = std::function<void(Backend&, std::span<const DraftRequest>, std::vector<DraftTree>&)>;
-  ModifiedTrees(Backend& b, Modify modify, std::vector<Drawn> proposes)
-      : backend_(b), modify_(std::move(modify)), proposes_(std::move(proposes)) {}
-  Needs needs() const override { return {proposes_, false}; }
+  ModifiedTrees(Backend& b, Modify modify) : backend_(b), modify_(std::move(modify)) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees;
     for (const auto& r : requests) {
@@ -26,15 +25,15 @@ class ModifiedTrees : public Drafter {
  private:
   Backend& backend_;
   Modify modify_;
-  std::vector<Drawn> proposes_;
 };
 
 struct TreeGuard : EngineScenario {
   // The message of a step with modified trees.
   std::string step_with(ModifiedTrees::Modify modify, const std::vector<Drawn>& proposes = {Drawn::certain}) {
-    registries.drafters.replace("modified", {"", "", {}, [=](const json&, Host& h) {
-                                               return std::make_unique<ModifiedTrees>(h.backend(), modify, proposes);
-                                             }});
+    registries.drafters.replace("modified",
+                                entry_that<Drafter>(states(Needs{.proposes = proposes}), [=](const json&, Host& h) {
+                                  return std::make_unique<ModifiedTrees>(h.backend(), modify);
+                                }));
     configs.drafter = {{"name", "modified"}};
     const auto e = engine();
     e->submit(request({1, 2, 3}, 20));

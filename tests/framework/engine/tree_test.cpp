@@ -1,5 +1,6 @@
 // Trees with branches: the engine's checks, and the numbers in its reports.
 #include "tests/framework/engine/engine_scenario.h"
+#include "tests/support/states.h"
 
 namespace foretoken::test {
 namespace {
@@ -11,7 +12,6 @@ class Shaped : public Drafter {
  public:
   using Grow = std::function<void(Backend&, DraftTree&)>;
   Shaped(Backend& b, Grow grow) : backend_(b), grow_(std::move(grow)) {}
-  Needs needs() const override { return {{Drawn::certain, Drawn::chain}}; }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     for (std::size_t i = 0; i < trees.size(); ++i)
@@ -27,7 +27,9 @@ class Shaped : public Drafter {
 struct Trees : EngineScenario {
   std::unique_ptr<Engine> shaped(Shaped::Grow grow, int length = 3, int nodes = 16) {
     registries.drafters.replace(
-        "shaped", {"", "", {}, [grow](const json&, Host& h) { return std::make_unique<Shaped>(h.backend(), grow); }});
+        "shaped", entry_that<Drafter>(states(Needs{{Drawn::certain, Drawn::chain}}), [grow](const json&, Host& h) {
+          return std::make_unique<Shaped>(h.backend(), grow);
+        }));
     configs.drafter = {{"name", "shaped"}};
     configs.policy = {{"name", "fixed"}, {"length", length}, {"nodes", nodes}};
     return engine();
@@ -127,7 +129,6 @@ TEST_F(Trees, absent_children_were_not_tested) {
 class GivenVerdict : public Verifier {
  public:
   explicit GivenVerdict(std::vector<std::pair<int, Token>> path) : path_(std::move(path)) {}
-  Soundness soundness() const override { return {{Drawn::certain, Drawn::chain}}; }
   void verify(Backend&, const Trials& trials, Tensor verdicts) override {
     Verdict v;
     for (const auto& [node, token] : path_) v.follow(node, token);
@@ -142,7 +143,8 @@ class GivenVerdict : public Verifier {
 TEST_F(Trees, a_verdict_follows_the_tree_from_the_root_down) {
   const auto step_with = [&](std::vector<std::pair<int, Token>> path) {
     registries.verifiers.replace(
-        "given", {"", "", {}, [=](const json&, Host&) { return std::make_unique<GivenVerdict>(path); }});
+        "given", entry_that<Verifier>(states(Soundness{{Drawn::certain, Drawn::chain}}),
+                                      [=](const json&, Host&) { return std::make_unique<GivenVerdict>(path); }));
     configs.verifier = {{"name", "given"}};
     return refusal(ragged);
   };

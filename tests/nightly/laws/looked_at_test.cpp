@@ -13,6 +13,7 @@
 #include "tests/support/mutants.h"
 #include "tests/support/rule_mutants.h"
 #include "tests/support/source.h"
+#include "tests/support/states.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -23,7 +24,6 @@ using nlohmann::json;
 // Drafts 1, 2, 3, 4, 1, ... tokens, by the number of rounds.
 class InTurns : public LengthPolicy {
  public:
-  Budget most() const override { return {.nodes = 5, .depth = 4}; }
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     std::vector<Budget> all;
     for (const PastOnly& p : past) all.push_back({.nodes = 2 + int(p.rounds % 4), .depth = 1 + int(p.rounds % 4)});
@@ -39,7 +39,9 @@ std::vector<Candidate> subjects_of_every_sort() {
   const json fixed{{"name", "fixed"}, {"length", 4}}, ruled{{"name", "rule"}}, mutant{{"name", "mutant"}},
       tree{{"name", "draft_tree"}, {"model", "table:other"}, {"shape", {2, 2}}};
   Registries chains = with_rule(all_registries(), Bug::none);
-  chains.policies.add("in_turns", {"", "", {}, [](const json&, Host&) { return std::make_unique<InTurns>(); }});
+  chains.policies.add("in_turns",
+                      entry_that<LengthPolicy>(states(Budget{.nodes = 5, .depth = 4}),
+                                               [](const json&, Host&) { return std::make_unique<InTurns>(); }));
   return {
       candidate({chains, {drafter("table:far"), fixed, mutant}}, false),
       candidate({chains, {drafter("table:other"), {{"name", "in_turns"}}, mutant}}, true, false),

@@ -138,8 +138,13 @@ void complete_target(json& target) {
   target["model"] = choice.document();
 }
 
-// Refuses verifiers that cannot judge what the drafter draws.
-void expect_judges(const json& run, const Registries& registries) {
+// Refuses verifiers that cannot judge what the drafter draws, and a dense trace of drafts that confidence ends.
+void expect_traceable(const json& run, const Registries& registries) {
+  if (run["trace"]["dense"] == true && registries.policies.traits(run["policy"], ModelInfo()).most.confidence > 0)
+    throw Error(
+        "'/trace/dense' is of drafts that other policies would have cut, but the policy " +
+        shown(run["policy"]["name"]) +
+        " ends them itself by the draft's confidence; leave its confidence out, or set '/trace/dense' to false");
   const std::vector<Drawn> drawn = registries.drafters.traits(run["drafter"], ModelInfo()).proposes;
   for (const std::string name : run["trace"]["verifiers"]) {
     const bool own = run["verifier"]["name"] == name;
@@ -229,7 +234,8 @@ json complete_run(const json& document, const Registries& registries, const std:
     run["drafter"] = registries.drafters.complete(run["drafter"]);
     run["policy"] = registries.policies.complete(run["policy"]);
     run["verifier"] = registries.verifiers.complete(run["verifier"]);
-    if (run.contains("trace")) run["trace"] = complete_trace(run["trace"], registries), expect_judges(run, registries);
+    if (run.contains("trace"))
+      run["trace"] = complete_trace(run["trace"], registries), expect_traceable(run, registries);
   } catch (const Error& e) {
     throw Error(where + ": " + e.what());
   }

@@ -46,6 +46,11 @@ Replay::Replay(const Trace& trace, const CostTable& costs, const Registries& reg
     throw Error(
         "the trace is not dense: it has no drafts at the positions that another run would visit; record it "
         "with \"trace\": {\"file\": FILE, \"dense\": true}");
+  const json confidence = trace.run().value("/policy/confidence"_json_pointer, json());
+  if (confidence.is_number() && confidence > 0)
+    throw Error(
+        "the trace lacks what other policies would have drafted, since its own ended drafts by the draft's confidence; "
+        "record it without '/policy/confidence'");
 }
 
 Soundness Replay::soundness_of(const std::string& verifier) const {

@@ -24,7 +24,8 @@ struct Replayed {
 
 class Replay {
  public:
-  // A trace that is not dense is an Error. All arguments must outlive this object.
+  // A trace that is not dense, or whose policy ended drafts by their confidence, is an Error. All arguments must
+  // outlive this object.
   Replay(const Trace& trace, const CostTable& costs, const Registries& registries);
 
   const TracedShape& shape() const { return shape_; }

@@ -59,6 +59,19 @@ TEST_F(Documents, EqualRunsAreOneText) {
   EXPECT_EQ(key_of(complete(least)).size(), 16u);
 }
 
+TEST_F(Documents, ADenseTraceIsOfDraftsThatNoConfidenceEnds) {
+  json document = least;
+  document["policy"] = {{"name", "fixed"}, {"confidence", 0.4}};
+  const auto said = [&](bool dense) {
+    document["trace"] = {{"file", "t.jsonl"}, {"dense", dense}};
+    return sentence_of([&] { complete(document); });
+  };
+  EXPECT_TRUE(says(said(true), "doc: '/trace/dense'", "the policy \"fixed\" ends them", "leave its confidence out"));
+  EXPECT_EQ(said(false), "");
+  document["policy"]["confidence"] = nullptr;
+  EXPECT_EQ(said(true), "");
+}
+
 TEST_F(Documents, ANameMayBeLeftOutWhereThereIsADefault) {
   json document = least;
   document["policy"] = {{"length", 7}};

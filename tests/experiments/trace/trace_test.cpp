@@ -165,6 +165,10 @@ TEST_F(Refusals, WhatLiesOutsideOfTheTraceIsASentence) {
   EXPECT_TRUE(
       says(refused([](const Replay& r) { r.policy({{"name", "fixed"}, {"length", 9}}, "speculative_sampling"); }),
            "9 levels"));
+  trace.header["run"]["policy"] = {{"name", "fixed"}, {"confidence", 0.4}};
+  EXPECT_TRUE(says(cut({}, "speculative_sampling"), "by the draft's confidence", "without '/policy/confidence'"));
+  trace.header["run"]["policy"]["confidence"] = nullptr;
+  EXPECT_EQ(cut({}, "speculative_sampling"), "");
   trace.header["dense"] = false;
   EXPECT_TRUE(says(cut({}, "speculative_sampling"), "not dense", "\"dense\": true"));
 }

@@ -70,13 +70,18 @@ std::string notes_of(const Summary& s) {
 
 std::string theory_mark(const Summary& s) { return s.theory.full_length || s.theory.branched ? "" : kNotFull; }
 
-// Of runs that differ only in their policy, the one that drafted the most positions.
+// Of runs that differ only in their policy, the one that drafted the most positions. Drafts that another confidence
+// ends are others: those that go on are the likely ones.
 std::vector<std::size_t> longest_of(const View& view) {
   std::vector<std::size_t> found;
+  const auto confidence = [&](std::size_t i) {
+    return view.cells[i].run().value("/policy/confidence"_json_pointer, json());
+  };
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     if (view.cells[i].positions.empty()) continue;
     const auto alike = [&](std::size_t j) {
-      return view.axes.equal(view.cells[i].run(), view.cells[j].run(), view.axes.outside_policy());
+      return view.axes.equal(view.cells[i].run(), view.cells[j].run(), view.axes.outside_policy()) &&
+             confidence(i) == confidence(j);
     };
     const auto known = std::ranges::find_if(found, alike);
     if (known == found.end())

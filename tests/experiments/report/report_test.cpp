@@ -207,6 +207,15 @@ TEST(Report, PositionsInCsvAreAllOfThem) {
   EXPECT_TRUE(holds(text, "draft_model,0,1,8,8,240,180,120,0.6666666666666666,,,0.5")) << text;
 }
 
+TEST(Report, PositionsOfDraftsThatConfidenceEndsAreApart) {
+  std::vector<json> lines;
+  for (const int length : {2, 4, 8}) lines.push_back(test::swept_line("draft_model", length, 0, 1, 1.5));
+  lines[2]["run"]["policy"]["confidence"] = 0.4, lines[2]["axes"]["/policy/confidence"] = 0.4;
+  const std::string text = shown(lines, "terminal", {"positions"});
+  EXPECT_TRUE(holds(text, "\n         -       4  0.67  ") && holds(text, "\n       0.4       8  0.67  ")) << text;
+  EXPECT_TRUE(holds(text, "(each group's longest drafts)") && !holds(text, "\n         -       2  ")) << text;
+}
+
 TEST(Report, NoDraftsNoPositions) {
   json line = test::worked_line();
   for (json& repeat : line["repeats"]) repeat["speculative"] = repeat["baseline"];

@@ -4,6 +4,8 @@
 namespace foretoken {
 namespace {
 
+constexpr double kLeastConfidence = 1e-6;  // 0 would be another name of null
+
 Budget budget_of(const nlohmann::json& o) {
   const nlohmann::json &nodes = o.at("nodes"), &confidence = o.at("confidence");
   const int length = o.at("length").get<int>();
@@ -33,7 +35,7 @@ Entry<LengthPolicy> fixed() {
        {"confidence", "number", nullptr,
         "no children below a node after which the draft's greatest probability, at temperature 1 with nothing cut, "
         "is less; null: off; else a wait for the device in each round of a parallel drafter, on each level of another",
-        true, 0, 1}},
+        true, kLeastConfidence, 1}},
       [](const nlohmann::json& o, Host&) { return std::make_unique<Fixed>(budget_of(o)); },
       [](const nlohmann::json& o, const ModelInfo&) { return budget_of(o); },
       {{{"length", 4}}, {{"length", 3}, {"nodes", 6}}, {{"length", 4}, {"confidence", 0.4}}}};

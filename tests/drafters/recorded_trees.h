@@ -42,8 +42,8 @@ struct TreeScenario {
   std::string verifier = "speculative_sampling";
 
   Subject subject(const json& drafter) const {
-    const json policy{
-        {"name", "fixed"}, {"length", budget.depth}, {"nodes", budget.nodes}, {"confidence", budget.confidence}};
+    json policy{{"name", "fixed"}, {"length", budget.depth}, {"nodes", budget.nodes}};
+    if (budget.confidence > 0) policy["confidence"] = budget.confidence;
     return {all_registries(), {drafter, policy, {{"name", verifier}}}};
   }
   TableModel draft_of(const std::string& name) const { return TableModel(named_table(name, target)); }

@@ -59,6 +59,14 @@ TEST_F(Documents, EqualRunsAreOneText) {
   EXPECT_EQ(key_of(complete(least)).size(), 16u);
 }
 
+TEST_F(Documents, NoConfidenceHasOneForm) {
+  json other = least;
+  other["policy"] = {{"name", "fixed"}, {"confidence", nullptr}};
+  EXPECT_EQ(complete(other).dump(), complete(least).dump());
+  EXPECT_TRUE(says(refusal("/policy/confidence=0"), "'confidence'", "null: off", "not 0"));
+  EXPECT_EQ(refusal("/policy/confidence=0.001"), "");
+}
+
 TEST_F(Documents, ADenseTraceIsOfDraftsThatNoConfidenceEnds) {
   json document = least;
   document["policy"] = {{"name", "fixed"}, {"confidence", 0.4}};

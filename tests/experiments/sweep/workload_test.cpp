@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "experiments/sweep/jobs.h"
+#include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -87,6 +89,21 @@ TEST(Workload, ChoosesInTheOrderOfTheFile) {
   EXPECT_EQ(numbers({}, 0, 8), (std::vector<int>{5}));
   EXPECT_TRUE(says(sentence_of([&] { numbers({}, 0, 9); }), "'/workload/skip'", "9 prompts", "there are 9"));
   EXPECT_TRUE(says(sentence_of([&] { choose_prompts(all, {"c"}, 0); }), "'c'", "a, b"));
+}
+
+// A run that chooses takes more prompts than its limit where the batch needs them: another that skips the limit would
+// measure some of these again.
+TEST(Workload, SkippedPromptsAreThoseOfTheOther) {
+  Workbench bench;
+  const auto refusal = [&](int limit, int skip) {
+    const json run = complete_run(demo({{"engine", {{"batch", 4}}}, {"workload", {{"limit", limit}, {"skip", skip}}}}),
+                                  bench.registries(), "test");
+    return sentence_of([&] { (void)jobs_of(run, bench, ""); });
+  };
+  EXPECT_TRUE(says(refusal(3, 3), "'/workload/limit' is 3", "the batch needs ", "'/workload/skip'", "raise the limit"));
+  EXPECT_EQ(refusal(3, 0), "");
+  EXPECT_EQ(refusal(0, 3), "");
+  EXPECT_EQ(refusal(24, 24), "");
 }
 
 // The greatest numbers that a run may ask for: samples times repeats, and turns.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/scenario.h"
 #include "experiments/trace/orders.h"
 #include "experiments/trace/tree_cut.h"
 #include "tests/experiments/trace/traced_run.h"
@@ -263,6 +264,30 @@ TEST_F(Recorded, WhatCannotBeRecordedIsASentence) {
   EXPECT_EQ(complete({{"trace", "a.jsonl"}})["trace"],
             json({{"file", "a.jsonl"}, {"dense", false}, {"verifiers", json::array()}}));
   EXPECT_FALSE(complete(json::object()).contains("trace")) << "other runs keep their identity";
+}
+
+// It accepts no draft, whatever the drafter gave it.
+TEST(Recorders, OfDenseTracesRaiseNoDoubtOfTheDrafts) {
+  using namespace conformance;
+  const Registries all = all_registries();
+  const json sampling{{"name", "speculative_sampling"}};
+  const std::vector<TestRequest> requests = random_requests(24, 40, 10, 30, 3);
+  std::map<std::uint64_t, Recorder::Request> by_stream;
+  for (const TestRequest& r : requests) by_stream[r.stream] = {int(by_stream.size()), int(r.prompt.size())};
+  for (const bool dense : {false, true}) {
+    Recorder recorder({.dense = dense, .verifiers = {}}, by_stream);
+    const Subject subject{
+        recorder.recording(all, sampling),
+        {{{"name", "draft_model"}, {"model", "table:far"}}, {{"name", "fixed"}, {"length", 3}}, sampling}};
+    std::string doubt;
+    ReferenceBackend backend;
+    (void)run_scenario(
+        subject,
+        {.sampling = {.temperature = 0}, .engine = {.batch = 8, .step_rows = 256, .page_rows = 4, .pages = 512}},
+        backend, table_models({.vocab = 40, .order = 2, .seed = 5, .positions = 128}), requests,
+        [&](Engine& e, const StepReport&, auto) { doubt = e.doubt(); });
+    EXPECT_EQ(doubt.empty(), dense) << doubt;
+  }
 }
 
 }  // namespace

@@ -60,16 +60,8 @@ def steps(_):
     return table(("", "Foretoken", "bound", "vLLM 0.23"), "|---|--:|--:|--:|", rows)
 
 
-def inflated(program):
-    name = "h100/inflated"
-    figures = Figures(program, name)
-    batches = figures.all(3)
-    rows = []
-    for length in figures.all(2):
-        of = [figures.runs["draft_model", 0, length, batch] for batch in batches]
-        rows.append((str(length), f"{of[0]['tau']['value']:.2f}", *map(speedup, of)))
-    head = ("draft length", "tau, batch 1", *(f"batch {batch}" for batch in batches))
-    return result_tables.source(program, name) + table(head, "|--:|--:|" + "---|" * len(batches), rows)
+def heads(program):
+    return result_tables.drafters(program, "h200/heads_inflated")
 
 
 def quickstart(program):
@@ -124,7 +116,7 @@ def peer_times(_):
 
 
 PAGES = {
-    "README.md": {"steps": steps, "inflated": inflated, "quickstart": quickstart, "peer": peer},
+    "README.md": {"steps": steps, "heads": heads, "quickstart": quickstart, "peer": peer},
     "experiments/results/cpu/README.md": {"peer_times": peer_times},
     "experiments/results/tables.md": result_tables.TABLES,
     "experiments/results/h200/README.md": {

@@ -201,7 +201,59 @@ def predicted(program, name):
     return source(program, name) + table(head, "|---|--:|--:|--:|" + "---|" * len(batches), lines)
 
 
+def drafter_of(run):
+    """A drafter and its model's directory, without how it grows."""
+    drafter = run["drafter"]
+    return " ".join(filter(None, (f"`{drafter['name']}`", Path(drafter.get("model") or "").name)))
+
+
+def growth_of(run):
+    """A chain with its length, or a tree with its nodes and levels."""
+    policy, drafter = run["policy"], run["drafter"]
+    if drafter["name"] in ("draft_tree", "draft_dynamic") or drafter.get("growth", "chain") != "chain":
+        return f"tree {policy['nodes']}, {policy['length']}"
+    return f"chain {policy['length']}"
+
+
+def drafters(program, name):
+    """Speedup of every drafter in the growth that was chosen for it, one column for each batch."""
+    rows = {}
+    for run, figures in cells(program, name):
+        batch = run["engine"]["batch"]
+        rows.setdefault((drafter_of(run), run["sampling"]["temperature"]), {})[batch] = run, figures
+    batches = sorted({batch for row in rows.values() for batch in row})
+    lines = [(drafter, str(temperature), number(row[batches[0]][1], "tau"),
+              *(f"{speedup(row[batch][1])}; {growth_of(row[batch][0])}" if batch in row else "-" for batch in batches))
+             for (drafter, temperature), row in sorted(rows.items(), key=lambda item: (item[0][1], item[0][0]))]
+    first = f"batch {batches[0]}"
+    return source(program, name) + table(("drafter", "T", f"tau, {first}", *(f"batch {batch}" for batch in batches)),
+                                         "|---|--:|--:|" + "---|" * len(batches), lines)
+
+
+def drafters_costs(program, name):
+    """Where the tokens and the time of the same rounds go: acceptance by position, phases of a round, memory."""
+    def per_round(figures, *phases):
+        said = figures["speculative"]
+        return f"{sum(said['phases'][phase] for phase in phases) / said['rounds'] * 1e3:.2f}"
+
+    found = [(run, figures) for run, figures in cells(program, name)
+             if run["engine"]["batch"] == min(run["engine"]["batch"] for run, _ in cells(program, name))]
+    rows = [(drafter_of(run), str(run["sampling"]["temperature"]), growth_of(run),
+             " ".join(f"{at['rate']:.2f}" for at in figures["positions"]), number(figures, "tau"),
+             per_round(figures, "draft_forward", "draft_other"), per_round(figures, "target_forward"),
+             per_round(figures, "verify", "schedule", "deliver"),
+             f"{figures['speculative']['memory']['draft_weights'] / 1e6:.0f}",
+             f"{(figures['speculative']['memory']['scratch'] - figures['baseline']['memory']['scratch']) / 1e6:.0f}")
+            for run, figures in sorted(found, key=lambda cell: (cell[0]["sampling"]["temperature"],
+                                                                drafter_of(cell[0])))]
+    head = ("drafter", "T", "growth", "accepted at positions", "tau", "draft, ms", "target, ms", "other, ms",
+            "weights, MB", "more scratch, MB")
+    return source(program, name) + table(head, "|---|--:|---|---|" + "--:|" * 6, rows)
+
+
 TABLES = {
+    "heads": lambda program: drafters(program, "cpu/heads"),
+    "heads_costs": lambda program: drafters_costs(program, "h200/heads_inflated"),
     "lengths_inflated": lambda program: lengths(program, "h100/inflated"),
     "formats_inflated": lambda program: formats(program, "h100/formats_inflated"),
     "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated"),

@@ -29,7 +29,7 @@ struct PastOnly {
 struct PolicyTraits {
   // By which a budget alone says it all.
   PolicyTraits(const Budget& largest = {}, bool learning = false) : most(largest), learns(learning) {}
-  Budget most;  // no budget of the policy exceeds it in nodes or depth
+  Budget most;  // no budget of the policy exceeds it in nodes or depth, or sets confidence where it does not
   // Budgets may depend on more than what PastOnly and observe() told of the sequence itself: on another sequence's
   // SequenceReport or end, or on what a StepReport says of the step as a whole, which is its times (phases), rows, cut
   // trees (cut), waits, recorded and unrecorded forwards, preempted, waiting and running sequences, and pages in use.

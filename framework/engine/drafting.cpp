@@ -15,8 +15,10 @@ Budget granted(const Budget& wanted, const Budget& room) {
   return Budget{std::min(wanted.nodes, room.nodes), std::min(wanted.depth, room.depth), wanted.confidence}.or_root();
 }
 
-// What is wrong with a budget that exceeds the policy's largest; empty if it does not.
+// What is wrong with a budget that exceeds the policy's largest, or ends drafts though that does not; else empty.
 std::string above(const Budget& b, const Budget& most) {
+  if (b.confidence != 0 && most.confidence == 0)
+    return " gave a budget that sets Budget::confidence, unlike the largest that it states; let Entry::traits set it";
   if (b.nodes <= most.nodes && b.depth <= most.depth) return "";
   const auto text = [](const Budget& x) {
     return std::to_string(x.nodes) + " nodes and " + std::to_string(x.depth) + " levels";

@@ -216,6 +216,18 @@ TEST_F(Budgets, confidence_that_the_drafter_does_not_implement_is_an_error) {
         << message;
 }
 
+// A dense trace is refused by what the policy states: its drafts must not end by confidence all the same.
+TEST_F(Budgets, confidence_that_the_policy_does_not_state_fails_its_sequence) {
+  confidence = true;
+  const auto e = wide_trees(2, {5, 2, 0.4f}, {5, 2});
+  e->submit(request({1, 2}, 12));
+  const StepReport report = e->step();
+  ASSERT_EQ(report.finished.size(), 1u);
+  EXPECT_EQ(report.finished[0].failure,
+            "for sequence 1 the policy 'recording' gave a budget that sets Budget::confidence, unlike the largest that "
+            "it states; let Entry::traits set it");
+}
+
 TEST_F(Budgets, confidence_reaches_a_drafter_that_implements_it) {
   confidence = true;
   for (const int step_rows : {64, 5}) {  // room for the whole budget, and for less

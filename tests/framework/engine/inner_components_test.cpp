@@ -36,6 +36,12 @@ struct Raw {
   }
 };
 
+class AlwaysTwo : public LengthPolicy {
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    return std::vector<Budget>(past.size(), {3, 2});
+  }
+};
+
 struct InnerComponents : EngineScenario {
   // The drafter "outer", which needs `outer`, is that of its option, or where `hidden` the drafter "inner" all the
   // same, which needs `inner`.
@@ -61,6 +67,17 @@ struct InnerComponents : EngineScenario {
                   [](const json& o, Host& host) { return host.verifier(o.value("inner", json{{"name", "inner"}})); },
                   raw(false)});
     configs.verifier = {{"name", "outer"}};
+  }
+  // The policy "outer", whose part learns.
+  void choose_with(bool hidden) {
+    registries.policies.replace(
+        "inner", entry_that<LengthPolicy>(states(PolicyTraits({3, 2}, true)),
+                                          [](const json&, Host&) { return std::make_unique<AlwaysTwo>(); }));
+    registries.policies.replace(
+        "outer", {"", "", part("policy", hidden),
+                  [](const json& o, Host& host) { return host.policy(o.value("inner", json{{"name", "inner"}})); },
+                  states(Budget{3, 2})});
+    configs.policy = {{"name", "outer"}};
   }
   static std::vector<Option> part(const char* kind, bool hidden) {
     if (hidden) return {};
@@ -100,6 +117,12 @@ TEST_F(InnerComponents, RawDistributionsAreThereForAnInnerVerifier) {
   EXPECT_EQ(finished().finish, Finish::length);
 }
 
+TEST_F(InnerComponents, AnEngineLearnsWhereAnInnerPolicyDoes) {
+  EXPECT_FALSE(engine()->learns());
+  choose_with(false);
+  EXPECT_TRUE(engine()->learns());
+}
+
 // Whatever else the outer ones state: the engine would not know of it.
 TEST_F(InnerComponents, PartsThatNeedSomethingAreNamedByAnOption) {
   const Needs guesses{.proposes = {Drawn::certain}};
@@ -117,6 +140,9 @@ TEST_F(InnerComponents, PartsThatNeedSomethingAreNamedByAnOption) {
   EXPECT_EQ(finished().finish, Finish::length) << "one that needs nothing";
   judge_with(true);
   EXPECT_TRUE(says(sentence([&] { engine(); }), "the verifier 'inner' is part of another component"));
+  configs.verifier = {{"name", "speculative_sampling"}};
+  choose_with(true);
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "the policy 'inner' is part of another component"));
 }
 
 }  // namespace

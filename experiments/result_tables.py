@@ -209,10 +209,8 @@ def drafter_of(run):
 
 def growth_of(run):
     """A chain with its length, or a tree with its nodes and levels."""
-    policy, drafter = run["policy"], run["drafter"]
-    if drafter["name"] in ("draft_tree", "draft_dynamic") or drafter.get("growth", "chain") != "chain":
-        return f"tree {policy['nodes']}, {policy['length']}"
-    return f"chain {policy['length']}"
+    policy = run["policy"]
+    return f"chain {policy['length']}" if policy["nodes"] is None else f"tree {policy['nodes']}, {policy['length']}"
 
 
 def drafters(program, name):

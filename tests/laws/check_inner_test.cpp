@@ -84,6 +84,22 @@ TEST(CheckInner, AVerifierMadeOfAnotherHolds) {
   expect_shown(report_on(r, kDraftModel, {{"name", "around"}}, laws), laws);
 }
 
+// A head is fed its own states, not those that another part needs too.
+TEST(CheckInner, AHeadBesideAnotherHolds) {
+  const std::vector<std::string> laws{"cache"};
+  Registries r = all_registries();
+  const json head{{"random", "small"}};
+  const Option first{"first", "drafter", {{"name", "eagle"}, {"head", head}}, ""},
+      second{"second", "drafter", {{"name", "eagle3"}, {"head", head}}, ""};
+  r.drafters.add("heads",
+                 {"",
+                  "",
+                  {first, second},
+                  [](const json& o, Host& host) { return std::make_unique<Around>(host.drafter(o.at("first"))); },
+                  states(Needs{{Drawn::chain}})});
+  expect_shown(report_on(r, {{"name", "heads"}}, kSampling, laws), laws);
+}
+
 // Speculative sampling of chains, but only below nodes whose raw distribution gives the token 0 enough: no token of the
 // draft decides that, so it is exact.
 struct WhereZeroIsLikely {

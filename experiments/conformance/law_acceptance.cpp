@@ -30,11 +30,12 @@ double agreement(const std::vector<double>& p, const Distribution& q, const Soun
   return sum;
 }
 
-// The children of a node, without absent ones.
+// The children of a node, without absent ones and those aside.
 std::vector<int> children(const DraftTree& tree, int node) {
   std::vector<int> found;
   for (int n = node + 1; n < tree.nodes; ++n)
-    if (*tree.parents.row<std::int32_t>(n) == node && *tree.tokens.row<Token>(n) >= 0) found.push_back(n);
+    if (*tree.parents.row<std::int32_t>(n) == node && *tree.tokens.row<Token>(n) >= 0 && !tree.aside(n))
+      found.push_back(n);
   return found;
 }
 

@@ -69,7 +69,7 @@ class Called {
       f_.fail(who + "two draws of one call have the name " + recorder_.reused +
               ", and so the same random number; name each by the node that it draws");
     for (int n = 1; n < tree.nodes && f_.holds; ++n)
-      if (drawn_of(tree, n) != Drawn::certain && token_at(tree, n) >= 0 && !drew(tree, n, r))
+      if (tree.random(n) && token_at(tree, n) >= 0 && !drew(tree, n, r))
         f_.fail(who + "node " + std::to_string(n) + " at level " + std::to_string(level_of(tree, n)) + ", called '" +
                 foretoken::name_of(drawn_of(tree, n)) + "', holds the token " + std::to_string(token_at(tree, n)) +
                 ", and no draw of this call, with the seed and the stream of DraftRequest::draws, gave it from the "

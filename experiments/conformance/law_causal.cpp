@@ -121,7 +121,7 @@ class Round {
   // Every node that is called drawn, and might have held another token, was moved by some draw.
   void expect_drawn(const DraftTree& tree, const std::set<int>& moved, Finding& f) const {
     for (int n = 1; n < tree.nodes; ++n) {
-      if (drawn(tree, n) == Drawn::certain || token(tree, n) < 0 || moved.contains(n)) continue;
+      if (!tree.random(n) || token(tree, n) < 0 || moved.contains(n)) continue;
       const std::vector<double> q = stated(tree, n);
       if (std::ranges::count_if(q, [](double x) { return x > 0; }) < 2) continue;
       return f.fail(where() + "node " + std::to_string(n) + ", called '" + name_of(drawn(tree, n)) +
@@ -131,7 +131,7 @@ class Round {
 
   // Why a node that holds the token of a draw from this distribution is not what it is called; empty if it is.
   static std::string misnamed(const DraftTree& tree, int node, const std::vector<double>& from) {
-    if (drawn(tree, node) == Drawn::certain)
+    if (!tree.random(node))
       return "holds the token of a draw; call it as it was drawn (DraftTree::grow), and name that kind in "
              "Needs::proposes";
     const std::vector<double> q = stated(tree, node);

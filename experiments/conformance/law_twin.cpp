@@ -25,7 +25,7 @@ void expect_the_targets(const TableModel& target, const DraftRequest& r, const D
   for (int n = 1; n < tree.nodes && f.holds; ++n) {
     const Drawn drawn = Drawn(*tree.q.drawn.row<std::uint8_t>(n));
     const int parent = *tree.parents.row<std::int32_t>(n);
-    if (drawn == Drawn::certain || drawn == Drawn::marginals) continue;
+    if (!tree.random(n) || drawn == Drawn::marginals) continue;
     const Tokens context = context_of(r, tree, parent);
     if (context.empty()) continue;
     const Distribution q = tree.q.distributions[std::size_t(parent)][0];
@@ -46,7 +46,7 @@ class Levels {
 
   void drafted(const DraftRequest& r, const DraftTree& tree) {
     last_[r.sequence->id] = {tree, r.sequence->sampling.temperature > 0};
-    for (int n = 1; n < tree.nodes; ++n) any_draw_ = any_draw_ || !guess(tree, n);
+    for (int n = 1; n < tree.nodes; ++n) any_draw_ = any_draw_ || tree.random(n);
   }
 
   void judged(const SequenceReport& r) {
@@ -78,11 +78,11 @@ class Levels {
   static bool marginal(const DraftTree& tree, int n) {
     return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) == Drawn::marginals;
   }
-  // Without absent ones.
+  // Without absent ones, and those aside.
   static std::vector<int> children(const DraftTree& tree, int node) {
     std::vector<int> found;
     for (int n = node + 1; n < tree.nodes; ++n)
-      if (*tree.parents.row<std::int32_t>(n) == node && token_of(tree, n) >= 0) found.push_back(n);
+      if (*tree.parents.row<std::int32_t>(n) == node && token_of(tree, n) >= 0 && !tree.aside(n)) found.push_back(n);
     return found;
   }
 

@@ -115,7 +115,8 @@ class Judged {
 std::vector<Drawn> drawn_in(std::span<const DraftTree> trees) {
   std::vector<Drawn> all;
   for (const DraftTree& tree : trees)
-    for (int n = 1; n < tree.nodes; ++n) all.push_back(Drawn(*tree.q.drawn.row<std::uint8_t>(n)));
+    for (int n = 1; n < tree.nodes; ++n)
+      if (!tree.aside(n)) all.push_back(Drawn(*tree.q.drawn.row<std::uint8_t>(n)));
   return all;
 }
 

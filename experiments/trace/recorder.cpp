@@ -107,8 +107,9 @@ TracedRound Recorder::round_of(const Trials& trials, std::size_t i) const {
   const Request& request = requests_.at(trials.named()[i].stream);
   TracedRound r;
   r.request = request.index, r.at = int(trials.positions()[i]) - request.prompt_tokens;
-  for (int n = 1; n < tree.nodes; ++n)
-    r.nodes.push_back({*tree.parents.row<std::int32_t>(n), -1, Drawn(*tree.q.drawn.row<std::uint8_t>(n))});
+  for (int n = 1; n < tree.nodes; ++n)  // what is aside: an absent guess, as the verifier saw it
+    r.nodes.push_back({*tree.parents.row<std::int32_t>(n), -1,
+                       tree.aside(n) ? Drawn::certain : Drawn(*tree.q.drawn.row<std::uint8_t>(n))});
   return r;
 }
 

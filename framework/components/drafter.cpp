@@ -8,7 +8,7 @@ namespace foretoken {
 
 void expect_served(const Needs& needs, const std::string& who) {
   if (std::ranges::find(needs.proposes, Drawn::aside) != needs.proposes.end())
-    throw Error(who + " proposes nodes drawn 'aside', to be fed and never verified, which are not implemented yet");
+    throw Error(who + " names nodes drawn 'aside' in Needs::proposes, which no verifier judges; leave them out there");
   if (needs.ranks < 0)
     throw Error(who + " needs " + std::to_string(needs.ranks) + " ranks (Needs::ranks); it must be 0 or more");
 }

@@ -44,7 +44,7 @@ std::vector<DraftTree> rooted(Backend& backend, std::span<const DraftRequest> re
 // only; copy what is needed later.
 struct Outcome {
   const Sequence* sequence = nullptr;
-  const DraftTree* tree = nullptr;
+  const DraftTree* tree = nullptr;   // with the token -1 where a node is aside
   const Verdict* verdict = nullptr;  // all that was accepted, also behind the end of the output
   // i32 [nodes, k], host; k: Needs::ranks, or more where a drafter around it or within it needs more. The target's most
   // probable tokens after each node of the tree, most probable first: of its distribution at temperature 1, with
@@ -55,7 +55,8 @@ struct Outcome {
 
 // The traits of a drafter (Entry::traits): the engine and the pairing rules read these, never its name.
 struct Needs {
-  std::vector<Drawn> proposes = {};  // kinds of nodes that it may draw; the verifier must take each of them
+  // Kinds of nodes that it may draw; the verifier must take each of them. Those drawn aside need not be named.
+  std::vector<Drawn> proposes = {};
   // Its proposals may depend on more than the tokens and options of their own request: on other requests, on outcomes
   // (of their own too), or on times (Backend::mark and Backend::clock; of no other clock, which no test could set). It
   // is exempt from the conformance kit's memory law, whose second drafter has observed nothing, and a sweep measures it

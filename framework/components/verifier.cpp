@@ -9,8 +9,7 @@ namespace foretoken {
 void expect_distributions(const DraftTree& t, int vocab, const std::string& who) {
   for (int n = 1; n < t.nodes; ++n) {
     const std::size_t parent = std::size_t(*t.parents.row<std::int32_t>(n));
-    if (Drawn(*t.q.drawn.row<std::uint8_t>(n)) != Drawn::certain &&
-        (parent >= t.q.distributions.size() || !t.q.distributions[parent]))
+    if (t.random(n) && (parent >= t.q.distributions.size() || !t.q.distributions[parent]))
       throw Error(who + " proposed node " + std::to_string(n) +
                   " as drawn but gave no distribution q for its parent; fill Proposal::distributions, or propose it as "
                   "certain");
@@ -79,9 +78,10 @@ struct NodeArrays {
         std::size_t(k) < t.q.distributions.size() ? &t.q.distributions[std::size_t(k)] : nullptr;
     const bool q = given && *given;
     *parents.host.row<std::int32_t>(row) = *t.parents.row<std::int32_t>(k);
-    *known.host.row<Token>(row) = *t.known.row<Token>(k);
-    *drawn.host.row<std::uint8_t>(row) = *t.q.drawn.row<std::uint8_t>(k);
-    *at.host.row<const Token*>(row) = t.drawn_at(k);
+    const bool aside = k > 0 && t.aside(k);  // to rules an absent guess
+    *known.host.row<Token>(row) = aside ? -1 : *t.known.row<Token>(k);
+    *drawn.host.row<std::uint8_t>(row) = aside ? std::uint8_t(Drawn::certain) : *t.q.drawn.row<std::uint8_t>(k);
+    *at.host.row<const Token*>(row) = aside ? nullptr : t.drawn_at(k);
     *q_logits.host.row<const void*>(row) = q ? given->logits.row<float>(0) : nullptr;
     *q_rows.host.row<const void*>(row) = q ? given->rows.row<std::uint8_t>(0) : nullptr;
   }

@@ -53,8 +53,8 @@ int DraftTree::grow(int parent, Drawn how) {
   return nodes++;
 }
 
-int DraftTree::guess(int parent, Token token) {
-  const int n = grow(parent, Drawn::certain);
+int DraftTree::guess(int parent, Token token, Drawn how) {
+  const int n = grow(parent, how);
   *known.row<Token>(n) = token;
   return n;
 }
@@ -85,18 +85,19 @@ void expect_node(const DraftTree& tree, int n, const TreeBounds& bounds, const s
   const auto refuse = [&](const char* why) {
     throw Error(who + " returned the node " + std::to_string(n) + ", drawn '" + name_of(drawn) + "', " + why);
   };
-  if (drawn == Drawn::aside) refuse("to be fed and never verified, which is not implemented yet");
-  if (std::ranges::find(bounds.proposes, drawn) == bounds.proposes.end())
+  const bool aside = drawn == Drawn::aside;  // no verifier sees it
+  if (!aside && parent > 0 && tree.aside(parent))
+    refuse("below one drawn 'aside', where it would never be judged; let it be drawn 'aside' too");
+  if (!aside && std::ranges::find(bounds.proposes, drawn) == bounds.proposes.end())
     refuse("which its Needs::proposes does not name; name it there, and choose a verifier that takes it");
-  if (std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
+  if (!aside && std::ranges::find(bounds.takes, drawn) == bounds.takes.end())
     refuse("for which the verifier is not sound; choose a verifier that takes it");
   const Token token = tree.known.data<Token>()[n];
   const bool unread = token == DraftTree::kUnread && tree.tokens.raw() != tree.known.raw();
   if (!unread && (token < -1 || token >= bounds.vocab))
-    throw Error(who + (drawn == Drawn::certain ? " guessed" : " drew") + " the token " + std::to_string(token) +
-                " at node " + std::to_string(n) + ", outside the target's vocabulary of " +
-                std::to_string(bounds.vocab) + "; " + (drawn == Drawn::certain ? "guess" : "draw") +
-                " a token of it, or -1 for none");
+    throw Error(who + (tree.random(n) ? " drew" : " guessed") + " the token " + std::to_string(token) + " at node " +
+                std::to_string(n) + ", outside the target's vocabulary of " + std::to_string(bounds.vocab) + "; " +
+                (tree.random(n) ? "draw" : "guess") + " a token of it, or -1 for none");
 }
 
 }  // namespace

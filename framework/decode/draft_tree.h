@@ -39,7 +39,8 @@ enum class Drawn : std::uint8_t {
   independent,          // siblings drawn i.i.d. from q (SpecInfer, arXiv 2305.09781)
   without_replacement,  // siblings drawn from q in order, without repeats (Sequoia, arXiv 2402.12374)
   marginals,            // drawn from a q that is not conditioned on the drawn tokens before it (parallel drafters)
-  aside                 // fed for the target's rows at it, never verified; not implemented: an Error
+  aside                 // fed for the target's rows at it (Outcome::ranks) and never judged, nor what is below it: what
+                        // judges sees an absent guess in its place. Any drafter may add such nodes
 };
 const char* name_of(Drawn d);
 
@@ -75,11 +76,14 @@ struct DraftTree {
   // guess (Drawn::certain) that the device chose; returns its index.
   // An Error where the capacity is used up.
   int grow(int parent, Drawn how);
-  // Adds a guess (Drawn::certain) whose token the host knows; returns its index. An Error as grow().
-  int guess(int parent, Token token);
+  // Adds a guess whose token the host knows; returns its index. An Error as grow().
+  int guess(int parent, Token token, Drawn how = Drawn::certain);
   // The first child of `parent` whose token the host knows to be `token`, -1 where there is none: so that paths with a
   // common beginning share its nodes.
   int match(int parent, Token token) const;
+  bool aside(int n) const { return Drawn(*q.drawn.row<std::uint8_t>(n)) == Drawn::aside; }
+  // Whether its token was drawn: neither a guess nor aside.
+  bool random(int n) const { return Drawn(*q.drawn.row<std::uint8_t>(n)) != Drawn::certain && !aside(n); }
   // The device address of the token of node n; null where the host knows it.
   const Token* drawn_at(int n) const { return *known.row<Token>(n) == kUnread ? tokens.row<Token>(n) : nullptr; }
 };
@@ -94,8 +98,8 @@ struct TreeBounds {
 };
 // Throws Error, whose message begins with `who`, unless the tree is valid: it has the root, at most the budget's nodes
 // and levels, and no more nodes than its arrays have capacity for; every parent comes before its children; every node's
-// Drawn is one that the drafter proposes and the verifier takes; a node drawn `chain` has no siblings; every token that
-// the host knows is one of the vocabulary or -1.
+// Drawn is aside, or one that the drafter proposes and the verifier takes; what is below a node aside is aside too; a
+// node drawn `chain` has no siblings; every token that the host knows is one of the vocabulary or -1.
 void expect_tree(const DraftTree& tree, const TreeBounds& bounds, const std::string& who);
 // Likewise, when the host has read all tokens: each is one of the vocabulary or absent, and siblings that were drawn
 // without replacement differ.

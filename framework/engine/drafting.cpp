@@ -32,6 +32,13 @@ bool cut(const DraftTree& tree, const Budget& wanted, const Budget& room) {
   return wanted.drafts() && room.depth > 0 && room.nodes > 0 && room.nodes < wanted.nodes && tree.nodes == room.nodes;
 }
 
+// Whether the verifier has a node to judge.
+bool proposes(const DraftTree& tree) {
+  int n = 1;
+  while (n < tree.nodes && tree.aside(n)) ++n;
+  return n < tree.nodes;
+}
+
 // Why a budget allows no node below the root.
 NoDraft budget_reason(const Scheduled& s) {
   if (!s.wanted.drafts()) return NoDraft::policy;
@@ -161,7 +168,7 @@ std::vector<DraftTree> Engine::draft(Plan& plan, StepReport& report) {
       continue;
     }
     report.cut += cut(trees[i], s.wanted, s.room);
-    if (s.root && trees[i].nodes == 1) s.no_draft = no_draft(s);
+    if (s.root && !proposes(trees[i])) s.no_draft = no_draft(s);
     fine.push_back(std::move(trees[i]));
   }
   drop_failed(plan, report);

@@ -93,7 +93,7 @@ TEST(CheckWords, ANeedThatNothingServesIsOneSentence) {
   const json needy{{"name", "needy"}};
   const std::vector<std::pair<Needs, std::string>> cases{
       {{.proposes = {Drawn::certain}, .hidden = {1, 2}}, "after layer 2"},
-      {{.proposes = {Drawn::aside}}, "proposes nodes drawn 'aside'"},
+      {{.proposes = {Drawn::aside}}, "names nodes drawn 'aside'"},
       {{.proposes = {Drawn::certain}, .ranks = -1}, "needs -1 ranks"}};
   for (const auto& [needs, what] : cases) {
     const Registries r = with_needy(needs);

@@ -112,7 +112,9 @@ TEST_F(TreeGuard, a_drawn_node_is_a_token_of_the_target_from_a_distribution_of_i
     EXPECT_TRUE(says(text, "'modified' drew the token " + std::to_string(t)) && says(text, "vocabulary of 5")) << text;
   }
   EXPECT_TRUE(says(step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, int(Drawn::aside)); }),
-                   "returned the node 1, drawn 'aside'", "not implemented yet"));
+                   "returned the node 2, drawn 'certain', below one drawn 'aside'", "would never be judged"));
+  EXPECT_TRUE(says(step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 77, int(Drawn::aside)); }),
+                   "guessed the token 77 at node 1", "vocabulary of 5"));
   for (const int how : {6, 77, 255}) {
     const std::string text = step_with([=](Backend&, auto, auto& trees) { drawn(trees[1], 1, how); });
     EXPECT_TRUE(says(text, "Proposal::drawn is " + std::to_string(how) + ", which is no Drawn")) << text;

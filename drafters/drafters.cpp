@@ -15,6 +15,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("medusa", medusa());
   registries.drafters.add("mtp", mtp());
   registries.drafters.add("pard", pard());
+  registries.drafters.add("rest", rest());
   registries.drafters.add("dflash", dflash());
   registries.drafters.add("dspark", dspark());
   registries.drafters.add("layer_skip", layer_skip());

@@ -17,6 +17,7 @@ Entry<Drafter> hydra();
 Entry<Drafter> medusa();
 Entry<Drafter> mtp();
 Entry<Drafter> pard();
+Entry<Drafter> rest();
 Entry<Drafter> dflash();
 Entry<Drafter> dspark();
 Entry<Drafter> layer_skip();

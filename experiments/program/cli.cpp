@@ -120,6 +120,7 @@ void add_commands(CLI::App& app, const Registries& registries, Action& action) {
   add_bench(app, action);
   add_quality(app, action);
   add_quantize(app, action);
+  add_datastore(app, action);
   add_version(app, action);
 }
 

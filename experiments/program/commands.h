@@ -55,6 +55,7 @@ void add_check(CLI::App& app, Action& action);
 void add_options(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
+void add_datastore(CLI::App& app, Action& action);
 void add_quality(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
 

@@ -22,7 +22,7 @@ bool fits(const nlohmann::json& value, const Option& o) {
   if (o.type == "list or name") return value.is_array() || (value.is_string() && value != "");
   if (o.type == "model") return value.is_object() || (value.is_string() && value != "");
   if (o.type == "path") return value.is_string() && value != "";
-  if (o.type == "head") return value.is_object() || (value.is_string() && value != "");
+  if (o.type == "head" || o.type == "path or object") return value.is_object() || (value.is_string() && value != "");
   if (is_component(o)) return value.is_object();
   return value.is_string();
 }
@@ -85,7 +85,7 @@ nlohmann::json completed(const std::string& owner, const Option& o, const nlohma
 
 // Of a head also those within its object: its directory, and a shape that is one.
 template <class Json, class Visit> void each_path(const Option& o, Json& value, const Visit& visit) {
-  if (o.type != "path" && o.type != "head") return;
+  if (!o.type.starts_with("path") && o.type != "head") return;
   if (value.is_string()) visit(value);
   if (o.type != "head" || !value.is_object()) return;
   for (auto& [key, part] : value.items())

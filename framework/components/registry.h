@@ -25,11 +25,12 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  std::string type;  // "integer", "number", "string", "boolean", "list", "list or name" (of a list), "path",
-                     // "head" (a directory, or an object that the drafter reads), "model" (ModelChoice); or "shape",
-                     // "dtype" and "kv_dtype": what the model of the option `of` is inflated to, and the types of its
-                     // weights and of its cache; or "drafter", "policy" and "verifier": a component of its own,
-                     // {"name": NAME, options}, checked and completed as one is, for Host::drafter and the like
+  std::string
+      type;  // "integer", "number", "string", "boolean", "list", "list or name" (of a list), "path",
+             // "path or object" and "head" (a directory; or an object that the drafter reads), "model" (ModelChoice);
+             // or "shape", "dtype" and "kv_dtype": what the model of the option `of` is inflated to, and the types of
+             // its weights and of its cache; or "drafter", "policy" and "verifier": a component of its own,
+             // {"name": NAME, options}, checked and completed as one is, for Host::drafter and the like
   nlohmann::json standard;              // the default; null: must be given unless `optional`
   std::string meaning;                  // with unit and range
   bool optional = false;                // null is a value
@@ -81,7 +82,7 @@ std::vector<ModelChoice> models_of(const nlohmann::json& config, const std::vect
 struct ComponentFiles {
   std::vector<ModelChoice> models;
   std::vector<std::string> heads;  // what options of the type "head" name, with the type of its weights
-  std::vector<std::string> paths;  // of options of the types "path" and "head"
+  std::vector<std::string> paths;  // that options of the types "path", "path or object" and "head" name
   std::set<std::string> plugins;   // their files; "": built in
 };
 ComponentFiles files_of(const std::string& what, const nlohmann::json& config, const Entries& all);

@@ -78,6 +78,7 @@ class Program(InFolder):
             "bench",
             "quality",
             "quantize",
+            "datastore",
         ):
             status, out, _ = self.run_it(*[command] if command else [], "--help")
             self.assertEqual(status, 0)

@@ -230,7 +230,7 @@ class OfADatastore : public Drafter {
 
 Registries with_datastore() {
   Registries r = all_registries();
-  r.drafters.add("rest",
+  r.drafters.add("stored",
                  {"",
                   "",
                   {{"store", "path", nullptr, "the file of the datastore"}, {"model", "model", nullptr, "that ranks"}},
@@ -240,7 +240,7 @@ Registries with_datastore() {
 }
 
 TEST(Check, APathIsTheUsersAndNoModel) {
-  const json rest{{"name", "rest"}, {"store", "real.bin"}}, coupled{{"name", "coupled"}};
+  const json rest{{"name", "stored"}, {"store", "real.bin"}}, coupled{{"name", "coupled"}};
   const auto all = candidates({with_datastore(), rest, nullptr, coupled});
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all.front().subject.configs.drafter["model"], "table:other") << "the kit gives the models";
@@ -253,9 +253,9 @@ TEST(Check, APathIsTheUsersAndNoModel) {
 TEST(Check, WhoNeedsAPathIsLeftOutAndNamedUnlessAskedFor) {
   const Registries registries = with_datastore();
   const json coupled{{"name", "coupled"}};
-  const std::string asked_for = sentence_of([&] { candidates({registries, {{"name", "rest"}}, nullptr, coupled}); });
-  EXPECT_TRUE(says(asked_for, "the drafter 'rest' needs the option 'store' (path: the file of the datastore)",
-                   R"(--drafter '{"name": "rest", "store": ...}')"));
+  const std::string asked_for = sentence_of([&] { candidates({registries, {{"name", "stored"}}, nullptr, coupled}); });
+  EXPECT_TRUE(says(asked_for, "the drafter 'stored' needs the option 'store' (path: the file of the datastore)",
+                   R"(--drafter '{"name": "stored", "store": ...}')"));
   const Choice all_components{registries, nullptr, nullptr, coupled};
   EXPECT_EQ(candidates(all_components).size(), candidates({all_registries(), nullptr, nullptr, coupled}).size());
   EXPECT_EQ(left_out(all_components), std::vector<std::string>{asked_for});

@@ -69,6 +69,7 @@ FOLDERS = (
     room("bench", "cli"),
     room("quality", "quality"),
     room("quantize", "quantize", flags=EIGEN),
+    room("datastore", "datastore"),
     room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "shards",
          "tree_shape", also=PLUGIN_HASH),
 )

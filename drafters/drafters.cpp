@@ -19,6 +19,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("dflash", dflash());
   registries.drafters.add("dspark", dspark());
   registries.drafters.add("layer_skip", layer_skip());
+  registries.drafters.add("lookahead", lookahead());
   registries.drafters.add("early_exit", early_exit());
 
   registries.policies.add("fixed", fixed());

@@ -21,6 +21,7 @@ Entry<Drafter> rest();
 Entry<Drafter> dflash();
 Entry<Drafter> dspark();
 Entry<Drafter> layer_skip();
+Entry<Drafter> lookahead();
 Entry<Drafter> early_exit();
 
 Entry<LengthPolicy> fixed();

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "drafters/drafters.h"
 #include "kernels/philox.h"
@@ -29,41 +30,63 @@ struct LookaheadOptions {
   int window, ngram, guesses;
 };
 
-// The n-grams of one request by their first token, without it. At most `most` of each token, the newest ones, and of
-// kMostTokens tokens, those that were new last.
+// The n-grams of one request by their first token, without it: at most `most` of each first token, the newest ones, and
+// of kMostTokens first tokens, those that came last.
 class NgramPool {
  public:
-  explicit NgramPool(int most) : most_(std::size_t(most)) {}
+  NgramPool(int most, int rest) : most_(std::size_t(most)), rest_(std::size_t(rest)) {}
 
-  void add(Token first, Tokens rest) {
-    const auto [it, fresh] = all_.try_emplace(first);
-    std::deque<Tokens>& of = it->second;
-    if (const auto same = std::ranges::find(of, rest); same != of.end()) of.erase(same);
-    of.push_front(std::move(rest));
-    if (of.size() > most_) of.pop_back();
-    if (fresh) order_.push_back(first);
-    if (order_.size() <= kMostTokens) return;
-    all_.erase(order_.front());
-    order_.pop_front();
+  void add(Token first, std::span<const Token> rest) {
+    Block& block = block_of(first);
+    Token* const begin = tokens_.data() + block.at;
+    std::size_t older = 0;  // n-grams that become older by one place
+    while (older < block.count && !std::equal(rest.begin(), rest.end(), begin + older * rest_)) ++older;
+    if (older == block.count && block.count < most_) ++block.count;
+    older = std::min(older, block.count - 1);
+    std::move_backward(begin, begin + older * rest_, begin + (older + 1) * rest_);
+    std::ranges::copy(rest, begin);
   }
-  // The newest first; null where there are none.
-  const std::deque<Tokens>* of(Token first) const {
-    const auto it = all_.find(first);
-    return it == all_.end() ? nullptr : &it->second;
+  // One after another, the newest first.
+  std::span<const Token> of(Token first) const {
+    const auto it = blocks_.find(first);
+    if (it == blocks_.end()) return {};
+    return {tokens_.data() + it->second.at, it->second.count * rest_};
   }
 
  private:
   static constexpr std::size_t kMostTokens = 4096;
+  struct Block {
+    std::size_t at = 0, count = 0;
+  };
 
-  std::size_t most_;
-  std::unordered_map<Token, std::deque<Tokens>> all_;
-  std::deque<Token> order_;
+  // That of a token that is new is taken from the oldest one, where there are too many.
+  Block& block_of(Token first) {
+    const auto [it, fresh] = blocks_.try_emplace(first);
+    if (!fresh) return it->second;
+    if (order_.size() < kMostTokens) {
+      it->second.at = tokens_.size();
+      tokens_.resize(tokens_.size() + most_ * rest_);
+      order_.push_back(first);
+      return it->second;
+    }
+    const auto oldest = blocks_.find(std::exchange(order_[oldest_], first));
+    it->second.at = oldest->second.at;
+    blocks_.erase(oldest);
+    oldest_ = (oldest_ + 1) % kMostTokens;
+    return it->second;
+  }
+
+  std::size_t most_, rest_;
+  std::unordered_map<Token, Block> blocks_;
+  std::vector<Token> tokens_;  // of all blocks
+  std::vector<Token> order_;   // first tokens, a ring from oldest_ on
+  std::size_t oldest_ = 0;
 };
 
 // One request.
 class Lookahead {
  public:
-  Lookahead(const Sequence& s, const LookaheadOptions& o) : options_(o), pool_(o.guesses) {
+  Lookahead(const Sequence& s, const LookaheadOptions& o) : options_(o), pool_(o.guesses, o.ngram - 1) {
     Tokens level;
     for (std::uint32_t c = 0; c < std::uint32_t(o.window + o.ngram - 2); ++c) {
       const std::uint32_t at = philox4x32_10(c, std::uint32_t(s.prompt_length), 0, 0, 0, 0).word[0];
@@ -105,22 +128,22 @@ class Lookahead {
   // Below the root: that many columns.
   int window_nodes(int columns) const { return columns * int(levels_.size()) - 1; }
 
-  // Adds n-grams that begin with the root's token, in at most `nodes` nodes.
+  // Adds n-grams that begin with the root's token, in at most `nodes` nodes. They share the nodes of equal beginnings.
   void guess(DraftTree& tree, int nodes, int depth) {
-    const std::deque<Tokens>* const known = pool_.of(root_);
-    if (!known) return;
+    const std::span<const Token> known = pool_.of(root_);
+    const std::size_t rest = std::size_t(options_.ngram - 1);
     const int last = tree.nodes + nodes;
-    std::vector<std::vector<int>> paths;  // the nodes of each n-gram
-    for (const Tokens& ngram : *known) {
-      std::vector<int> path;
-      for (std::size_t g = 0; g < paths.size(); ++g) {  // the longest beginning that one before has
-        std::size_t same = 0;
-        while (same < paths[g].size() && (*known)[g][same] == ngram[same]) ++same;
-        if (same > path.size()) path.assign(paths[g].begin(), paths[g].begin() + std::ptrdiff_t(same));
+    held_.assign(known.size(), 0);  // the node of each token, 0 where it has none
+    for (std::size_t at = 0; at < known.size(); at += rest) {
+      std::size_t same = 0;
+      for (std::size_t earlier = 0; earlier < at; earlier += rest) {
+        std::size_t k = 0;
+        while (k < rest && known[earlier + k] == known[at + k] && held_[earlier + k] > 0) ++k;
+        if (k > same)
+          std::copy_n(held_.begin() + std::ptrdiff_t(earlier), same = k, held_.begin() + std::ptrdiff_t(at));
       }
-      while (path.size() < ngram.size() && int(path.size()) < depth && tree.nodes < last)
-        path.push_back(tree.guess(path.empty() ? 0 : path.back(), ngram[path.size()]));
-      paths.push_back(std::move(path));
+      for (std::size_t k = same; k < rest && int(k) < depth && tree.nodes < last; ++k)
+        held_[at + k] = tree.guess(k == 0 ? 0 : held_[at + k - 1], known[at + k]);
     }
   }
 
@@ -141,10 +164,10 @@ class Lookahead {
   }
 
   void pool(std::size_t column, Token best) {
-    Tokens rest;
-    for (std::size_t j = 1; j < levels_.size(); ++j) rest.push_back(levels_[j][column]);
-    rest.push_back(best);
-    pool_.add(column == 0 ? root_ : levels_[0][column], std::move(rest));
+    rest_.clear();
+    for (std::size_t j = 1; j < levels_.size(); ++j) rest_.push_back(levels_[j][column]);
+    rest_.push_back(best);
+    pool_.add(column == 0 ? root_ : levels_[0][column], rest_);
   }
 
   LookaheadOptions options_;
@@ -154,6 +177,8 @@ class Lookahead {
   Token root_ = 0;
   std::vector<int> ends_;  // the highest node of each column that is there
   int nodes_ = 0;
+  std::vector<int> held_;  // scratch memory of guess() and pool()
+  Tokens rest_;
 };
 
 class LookaheadDrafter : public Drafter {

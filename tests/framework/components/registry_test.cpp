@@ -15,21 +15,22 @@ using nlohmann::json;
 TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
-            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: dflash, draft_dynamic, "
-            "draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, medusa, mtp, ngram, none, "
-            "pard");
+  EXPECT_EQ(
+      test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
+      "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: dflash, draft_dynamic, "
+      "draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, lookahead, medusa, mtp, ngram, "
+      "none, pard, rest");
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
 TEST(RegistryTest, a_config_without_a_name_is_refused) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(
-      test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
-      "a drafter needs a name, as in {\"name\": \"dflash\"}, not {\"longest\":3}; known: dflash, "
-      "draft_dynamic, draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, medusa, mtp, "
-      "ngram, none, pard");
+  EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
+            "a drafter needs a name, as in {\"name\": \"dflash\"}, not {\"longest\":3}; known: dflash, "
+            "draft_dynamic, draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, lookahead, "
+            "medusa, "
+            "mtp, ngram, none, pard, rest");
 }
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {
@@ -89,6 +90,9 @@ TEST(RegistryTest, every_type_has_its_values) {
        {1, json::object(), nullptr}},
       {{.name = "o", .type = "string", .standard = "a", .meaning = ""}, {"", "b"}, {1, nullptr}},
       {{.name = "o", .type = "path", .standard = "a", .meaning = ""}, {"b"}, {"", 1, nullptr}},
+      {{.name = "o", .type = "path or object", .standard = "a", .meaning = ""},
+       {"b", json::object()},
+       {"", 1, nullptr, json::array()}},
       {{.name = "o", .type = "model", .standard = "a", .meaning = ""},
        {"b", json{{"directory", "c"}}},
        {"", 1, nullptr}}};

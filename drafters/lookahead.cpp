@@ -12,6 +12,9 @@
 // level 0 alone, of tokens of the prompt and `ngram` - 2 columns wider, and loses a column in each round until all
 // levels are there. A column whose nodes the budget had no place for keeps its guesses. When all levels are there, the
 // tokens of a column and the new one above them are an n-gram, which goes to the request's pool.
+//
+// For 64 requests with the default options draft() takes 0.04 to 0.06 ms of one core of an AMD EPYC, and observe(),
+// which fills the pools, 0.1 to 0.17 ms.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>

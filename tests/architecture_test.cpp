@@ -36,7 +36,8 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 // tested without what is built on it.
 const std::map<std::string, std::vector<std::string>> kLayers = {
     {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
-    {"experiments", {"conformance", "report", "trace", "sweep", "bench", "quality", "quantize", "datastore", "program"}},
+    {"experiments",
+     {"conformance", "report", "trace", "sweep", "bench", "quality", "quantize", "datastore", "program"}},
 };
 
 // Other people's libraries, and the folders that may know them.

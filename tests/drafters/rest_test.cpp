@@ -263,6 +263,18 @@ TEST_F(Rest, Refuses_what_is_no_datastore_of_the_target) {
   EXPECT_EQ(refusal(file({1, 2, 3}, "s.rest", 8)), "") << "a target may have more rows than its tokenizer has tokens";
 }
 
+// So results name its file and hold a hash of it, and a path beside a run's document is found.
+TEST_F(Rest, States_the_file_that_it_reads) {
+  const auto paths = [&](const json& datastore) {
+    return registries.drafters.files(registries.drafters.complete({{"name", "rest"}, {"datastore", datastore}})).paths;
+  };
+  EXPECT_EQ(paths("a.rest"), std::vector<std::string>{"a.rest"});
+  EXPECT_TRUE(paths({{"random", 9}}).empty());
+  const auto beside = [](const std::string& path) { return "beside/" + path; };
+  EXPECT_EQ(registries.drafters.with_paths({{"name", "rest"}, {"datastore", "a.rest"}}, beside).at("datastore"),
+            "beside/a.rest");
+}
+
 TEST_F(Rest, Refuses_options_that_cannot_be) {
   const auto refused = [&](const json& options) { return sentence_of([&] { drafter(options); }); };
   EXPECT_TRUE(says(refused({}), "needs the option 'datastore'"));

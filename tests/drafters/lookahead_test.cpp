@@ -98,7 +98,7 @@ struct Lookahead : ::testing::Test {
     request.sequence = &s, request.budget = budget;
     trees = drafter->draft({&request, 1});
     const DraftTree& tree = trees.front();
-    expect_tree(tree, {s.last(), budget, 11, std::vector{Drawn::certain}, std::vector{Drawn::certain}}, "it");
+    expect_tree(tree, {s.last(), budget, target.vocab, std::vector{Drawn::certain}, std::vector{Drawn::certain}}, "it");
     ranks = Tensor::host({tree.nodes, 1}, DType::i32);
     for (int n = 0; n < tree.nodes; ++n) {
       Tokens path;
@@ -232,6 +232,29 @@ TEST_F(Lookahead, Remembers_while_a_sequence_runs_and_forgets_when_it_ends) {
   EXPECT_NE(fresh, now);
   make(4, 3, 3);
   EXPECT_EQ(tokens(), fresh) << "as of a drafter that never saw it";
+}
+
+TEST_F(Lookahead, Keeps_n_grams_of_a_bounded_number_of_tokens) {
+  constexpr int kMost = 4096;
+  target.vocab = 100'000;
+  make(60, 2, 1);
+  Token unheard = 11;
+  for (int round = 0; round < 80; ++round) {  // the target says nothing twice
+    const DraftTree& tree = draft({62, 59});
+    for (int n = 0; n < tree.nodes; ++n) *ranks.row<Token>(n) = unheard++;
+    verify();
+  }
+  // The tokens of a round are first tokens of the next one, but the one that became the last token of the text, in
+  // whose place the target's next token is.
+  std::vector<Token> known;
+  for (Token first = 0; first < unheard; ++first) {
+    s.tokens.back() = first;
+    const DraftTree& tree = draft({62, 59});
+    if (tree.nodes > 1 && !tree.aside(1)) known.push_back(first);
+  }
+  EXPECT_EQ(int(known.size()), kMost);
+  EXPECT_GT(known.front(), 300) << "the oldest are gone";
+  EXPECT_GT(known.back(), unheard - 100) << "the newest are there";
 }
 
 TEST_F(Lookahead, States_the_budget_of_all_that_it_feeds) {

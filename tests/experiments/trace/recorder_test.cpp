@@ -138,6 +138,28 @@ TEST_F(Recorded, WhatFollowsAPathIsThatOfItsLastNode) {
   EXPECT_GT(drawn, 5);
 }
 
+TEST_F(Recorded, NodesAsideAreAbsentGuesses) {
+  json run{{"drafter", {{"name", "lookahead"}, {"window", 4}, {"ngram", 3}, {"guesses", 4}}},
+           {"policy", {{"length", 8}, {"nodes", 20}}},
+           {"sampling", {{"temperature", 0}}},
+           {"workload", {{"limit", 1}, {"max_new_tokens", 96}}},
+           {"trace", {{"dense", false}, {"verifiers", {"speculative_sampling", "target_match"}}}}};
+  const Trace trace = traced(run);
+  int absent = 0, guessed = 0, accepted = 0;
+  for (const auto& step : trace.steps)
+    for (const TracedRound& r : step.rounds) {
+      for (const TracedNode& n : r.nodes) {
+        EXPECT_EQ(n.drawn, Drawn::certain);
+        (n.token < 0 ? absent : guessed) += 1;
+      }
+      for (const int n : r.path) EXPECT_GE(r.node(n).token, 0);
+      accepted += int(r.path.size());
+    }
+  EXPECT_GT(absent, 100);
+  EXPECT_GT(guessed, 10);
+  EXPECT_GT(accepted, 3);
+}
+
 // A dense trace writes plain decoding's output, and a recorded run that of the run.
 TEST_F(Recorded, OutputsAreThoseOfTheRuns) {
   for (const bool dense : {true, false}) {

@@ -261,7 +261,7 @@ TEST_F(Lookahead, States_the_budget_of_all_that_it_feeds) {
   const auto needs = [&](const json& options) {
     json all = options;
     all["name"] = "lookahead";
-    return *registries.drafters.traits(all, target);
+    return registries.drafters.traits(all, target);
   };
   EXPECT_EQ(needs({{"window", 5}, {"ngram", 3}, {"guesses", 2}}).whole, (Budget{14, 5, 0}));
   EXPECT_EQ(needs({{"window", 5}, {"cut", true}}).whole, Budget());

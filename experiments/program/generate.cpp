@@ -256,7 +256,8 @@ int generate(const GenerateOptions& options) {
   else
     figures.print();
   if (!engine->needs().proposes.empty()) figures.tell_no_draft();
-  if (const std::string doubt = engine->doubt(); !doubt.empty()) spdlog::warn("{}", doubt);
+  for (const std::string& sentence : {engine->doubt(), engine->notice()})
+    if (!sentence.empty()) spdlog::warn("{}", sentence);
   return interrupted() ? kInterruptedExit : failed ? 1 : 0;
 }
 

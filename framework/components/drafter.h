@@ -93,6 +93,9 @@ class Drafter {
   // (LengthPolicy::observe). Proposals that depend on it depend on other requests and on times: Needs::learns. An
   // exception is an Error of the step. A drafter that is made of others passes it on.
   virtual void observe_step(const StepReport& report) { (void)report; }
+  // One sentence for the user about what the drafter did that no figure shows, as that it forgot something it had
+  // learned: on standard error and in results. Empty: nothing. A drafter that is made of others passes it on.
+  virtual std::string notice() const { return {}; }
   // Frees what the drafter holds for the sequence: its pages always (CachedModel::forget), as an engine expects of
   // every cache that the drafter got from its host. Where Sequence::running(), the sequence goes on: it was preempted,
   // or its pages are needed by another, and it may be drafted for again; what takes no pages may be kept till then.

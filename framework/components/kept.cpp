@@ -6,6 +6,7 @@ namespace foretoken {
 
 std::shared_ptr<const void> Kept::find(const std::string& key, std::type_index type,
                                        const std::function<std::shared_ptr<const void>()>& make) {
+  const std::lock_guard lock(mutex_);
   if (const auto it = objects_.find(key); it != objects_.end()) {
     if (it->second.type != type)
       throw Error("'" + key + "' is kept as another type than is now requested; choose another key for Host::keep");
@@ -18,6 +19,7 @@ std::shared_ptr<const void> Kept::find(const std::string& key, std::type_index t
 }
 
 void Kept::forget_unused() {
+  const std::lock_guard lock(mutex_);
   std::erase_if(objects_, [](const auto& entry) { return !entry.second.used; });
   for (auto& [key, object] : objects_) object.used = false;
 }

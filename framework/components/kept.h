@@ -1,9 +1,11 @@
 // Objects that components share between engines: heads, datastores and others that are expensive to make and the same
-// for every engine of a sweep. This module must not know what the objects are.
+// for every engine of a sweep. Engines of several threads may share them; an object that changes locks itself. This
+// module must not know what the objects are.
 #pragma once
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <typeindex>
 
@@ -24,6 +26,7 @@ class Kept {
     std::shared_ptr<const void> value;
     bool used;
   };
+  std::recursive_mutex mutex_;  // what is made may ask for others
   std::map<std::string, Object> objects_;
 };
 

@@ -23,6 +23,9 @@ class NamedDrafter : public Drafter {
   void forget(const Sequence& sequence) override {
     naming_faults(who_, "Drafter::forget", [&] { inner_->forget(sequence); });
   }
+  std::string notice() const override {
+    return naming_faults(who_, "Drafter::notice", [&] { return inner_->notice(); });
+  }
 
  private:
   std::unique_ptr<Drafter> inner_;

@@ -21,6 +21,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("layer_skip", layer_skip());
   registries.drafters.add("lookahead", lookahead());
   registries.drafters.add("early_exit", early_exit());
+  registries.drafters.add("suffix", suffix());
 
   registries.policies.add("fixed", fixed());
 }

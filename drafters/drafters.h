@@ -23,6 +23,7 @@ Entry<Drafter> dspark();
 Entry<Drafter> layer_skip();
 Entry<Drafter> lookahead();
 Entry<Drafter> early_exit();
+Entry<Drafter> suffix();
 
 Entry<LengthPolicy> fixed();
 

@@ -77,14 +77,20 @@ std::optional<SuffixTree::Place> SuffixTree::child(Place p, Token next) const {
   return Place{node, p.depth + 1};
 }
 
-void SuffixTree::children(Place p, int most, std::vector<Child>& to) const {
+void SuffixTree::children(Place p, int most, double least, std::vector<Child>& to) const {
   const auto add = [&](std::uint32_t node) {
+    if (nodes_[node].count < least) return false;
     const Position latest = nodes_[node].at + Position(p.depth);
     to.push_back({token(latest), nodes_[node].count, latest, {node, p.depth + 1}});
+    return true;
   };
   const Node& n = nodes_[p.node];
-  if (p.depth < int(n.depth)) return add(p.node);
-  for (std::uint32_t i = 0; i < n.number && int(i) < most; ++i) add(lists_[n.children + i]);
+  if (p.depth < int(n.depth)) {
+    add(p.node);
+    return;
+  }
+  for (std::uint32_t i = 0; i < n.number && int(i) < most; ++i)
+    if (!add(lists_[n.children + i])) break;
 }
 
 std::int64_t SuffixTree::bytes() const {
@@ -209,27 +215,26 @@ std::size_t SuffixTree::home(std::uint32_t parent, Token token) const {
 // Where the edge is, or would be.
 std::size_t SuffixTree::slot(std::uint32_t parent, Token token) const {
   std::size_t at = home(parent, token);
-  while (edges_[at].node != 0 && !(edges_[at].token == token && nodes_[edges_[at].node].parent == parent))
+  while (edges_[at].node != 0 && !(edges_[at].token == token && edges_[at].parent == parent))
     at = (at + 1) & (edges_.size() - 1);
   return at;
 }
 
-// `node` has its parent by now.
 void SuffixTree::add_edge(std::uint32_t parent, Token token, std::uint32_t node) {
-  if (4 * ++used_edges_ > 3 * edges_.size()) {
+  if (2 * ++used_edges_ > edges_.size()) {
     std::vector<Edge> old(edges_.size() * 2);
     old.swap(edges_);
     for (const Edge& e : old)
-      if (e.node != 0) edges_[slot(nodes_[e.node].parent, e.token)] = e;
+      if (e.node != 0) edges_[slot(e.parent, e.token)] = e;
   }
-  edges_[slot(parent, token)] = {token, node};
+  edges_[slot(parent, token)] = {parent, token, node};
 }
 
 // The edges behind it that it kept from their homes move up.
 void SuffixTree::erase_edge(std::size_t at) {
   const std::size_t mask = edges_.size() - 1;
   for (std::size_t next = (at + 1) & mask; edges_[next].node != 0; next = (next + 1) & mask) {
-    const std::size_t own = home(nodes_[edges_[next].node].parent, edges_[next].token);
+    const std::size_t own = home(edges_[next].parent, edges_[next].token);
     if (((next - own) & mask) < ((next - at) & mask)) continue;
     edges_[at] = edges_[next], at = next;
   }

@@ -52,8 +52,8 @@ class SuffixTree {
     Position latest;  // of the token, in the latest suffix that has it here
     Place place;
   };
-  // Appends up to `most` tokens that follow the pattern of `p`, the most frequent first.
-  void children(Place p, int most, std::vector<Child>& to) const;
+  // Appends up to `most` tokens that follow the pattern of `p` at least `least` times, the most frequent first.
+  void children(Place p, int most, double least, std::vector<Child>& to) const;
 
   std::int64_t bytes() const;  // that it holds, capacities included
 
@@ -68,6 +68,7 @@ class SuffixTree {
     std::uint32_t depth = 0;
   };
   struct Edge {
+    std::uint32_t parent = 0;
     Token token = 0;         // its first
     std::uint32_t node = 0;  // below it; 0: no edge
   };
@@ -98,7 +99,7 @@ class SuffixTree {
   Position begin_ = 0;       // of text_[dropped_]
   std::vector<Node> nodes_;  // [0]: the root
   std::uint32_t free_nodes_ = 0, used_edges_ = 0;
-  std::vector<Edge> edges_;                     // by parent and token, open addressing; at most three quarters are used
+  std::vector<Edge> edges_;                     // by parent and token, open addressing; at most half are used
   std::vector<std::uint32_t> lists_;            // the children of nodes, in lists whose capacities are powers of two
   std::array<std::uint32_t, 33> free_lists_{};  // by log2 of the capacity; 0: none
 };

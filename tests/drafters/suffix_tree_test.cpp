@@ -41,7 +41,7 @@ void expect_counts(const SuffixTree& tree, const std::deque<Text>& texts, const 
   ASSERT_EQ(tree.count(*place), naive.count);
   ASSERT_EQ(tree.followed(*place), naive.followed);
   std::vector<SuffixTree::Child> children;
-  tree.children(*place, 1 << 20, children);
+  tree.children(*place, 1 << 20, 0, children);
   ASSERT_EQ(children.size(), naive.next.size());
   for (std::size_t i = 0; i < children.size(); ++i) {
     ASSERT_EQ(children[i].count, naive.next.at(children[i].token));
@@ -106,7 +106,7 @@ TEST(SuffixTree, ByHand) {
     const auto place = *tree.find(Text{1, 2});
     EXPECT_EQ(tree.count(place), 3u);
     std::vector<SuffixTree::Child> children;
-    tree.children(place, 8, children);
+    tree.children(place, 8, 0, children);
     ASSERT_EQ(children.size(), 2u);
     EXPECT_EQ(children[0].token, 4);
     EXPECT_EQ(children[0].count, 2u);
@@ -114,7 +114,10 @@ TEST(SuffixTree, ByHand) {
     EXPECT_EQ(children[1].token, 3);
     EXPECT_EQ(children[1].count, 1u);
     children.clear();
-    tree.children(place, 1, children);
+    tree.children(place, 1, 0, children);
+    EXPECT_EQ(children.size(), 1u);
+    children.clear();
+    tree.children(place, 8, 2, children);
     EXPECT_EQ(children.size(), 1u);
     EXPECT_FALSE(tree.find(Text{4, 5}));  // no pattern reaches from one output into the next
     EXPECT_EQ(tree.followed(*tree.find(Text{2, 4})), 0u);
@@ -149,7 +152,7 @@ TEST(SuffixTree, ThreadsMayShareIt) {
         index.read([&](const SuffixTree& tree) {
           std::uint32_t sum = 0;
           std::vector<SuffixTree::Child> children;
-          tree.children({}, 8, children);
+          tree.children({}, 8, 0, children);
           for (const auto& c : children) sum += c.count;
           EXPECT_EQ(sum, tree.count({}));
         });

@@ -1,0 +1,148 @@
+// SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975): guesses what followed the last tokens before, in the request's
+// own prompt and output and in the outputs of past requests. Both are suffix trees with counts; of each the most
+// probable tree of guesses is made, and the one that promises more accepted tokens is proposed. It has no model and
+// draws nothing: every guess is certain. A token of a request costs one suffix in its own tree when it is new, and one
+// in the shared tree when the request has ended.
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "drafters/drafters.h"
+#include "drafters/likely_paths.h"
+#include "drafters/shared_index.h"
+#include "drafters/shared_outputs.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kPatternDepth = Occurrences::kMostTail;  // tokens of a match and of the guesses behind it
+constexpr int kLongestMatch = kPatternDepth / 2;
+
+// The tokens of one request. A suffix is counted when it has as many tokens as the tree is deep; later ones are found
+// in the text itself.
+class OwnText {
+ public:
+  void follow(std::span<const Token> tokens) {
+    const auto known = std::size_t(tree_.end());
+    tree_.append(tokens.subspan(known));
+    for (; counted_ + kPatternDepth <= int(tokens.size()); ++counted_)
+      tree_.insert(SuffixTree::Position(counted_), kPatternDepth);
+  }
+  Occurrences occurrences(std::span<const Token> tokens, int longest) const {
+    return {tree_, tokens, counted_, longest};
+  }
+
+ private:
+  SuffixTree tree_{kPatternDepth};
+  int counted_ = 0;
+};
+
+class Suffix : public Drafter {
+ public:
+  // `shared`: null where the own tokens are all that is known.
+  Suffix(Backend& backend, int longest, const PathLimits& limits, std::shared_ptr<SharedOutputs> shared, bool learns)
+      : backend_(backend), longest_(longest), limits_(limits), shared_(std::move(shared)), learns_(learns) {
+    if (shared_) began_ = shared_->books().tokens;
+  }
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftTree> trees = rooted(backend_, requests);
+    guesses_.assign(requests.size(), {});
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      if (requests[i].budget.drafts()) guesses_[i] = own_guesses(requests[i]);
+    if (shared_)
+      shared_->read([&](const SuffixTree& tree) {
+        for (std::size_t i = 0; i < requests.size(); ++i) better_of_shared(tree, requests[i], guesses_[i]);
+      });
+    for (std::size_t i = 0; i < trees.size(); ++i)
+      for (const Guesses::Node& node : guesses_[i].nodes) trees[i].guess(node.parent + 1, node.token);
+    return trees;
+  }
+
+  void forget(const Sequence& sequence) override {
+    if (sequence.running()) return;  // what is kept takes no pages
+    own_.erase(sequence.id);
+    if (shared_ && learns_ && sequence.finish != Finish::failed)
+      shared_->add(std::span(sequence.tokens).subspan(std::size_t(sequence.prompt_length)));
+  }
+
+  std::string notice() const override {
+    if (!shared_) return {};
+    const SharedOutputs::Books books = shared_->books();
+    std::string text;
+    if (began_ > 0) text = "began with " + std::to_string(began_) + " tokens of outputs of earlier engines";
+    if (!learns_ && books.outputs == 0)
+      text = "read an index without outputs and adds none; let a run that learns and keeps its index go before";
+    if (books.evicted > 0)
+      text += (text.empty() ? "" : ", and ") + ("evicted " + std::to_string(books.evicted)) +
+              " tokens of the oldest outputs, since its index was full; raise 'tokens' to keep more";
+    return text.empty() ? text : "the drafter 'suffix' " + text;
+  }
+
+ private:
+  Guesses own_guesses(const DraftRequest& request) {
+    const std::span<const Token> tokens = request.sequence->tokens;
+    OwnText& own = own_[request.sequence->id];
+    own.follow(tokens);
+    return likely_paths(own.occurrences(tokens, longest_), limits_, request.budget);
+  }
+
+  void better_of_shared(const SuffixTree& tree, const DraftRequest& request, Guesses& best) const {
+    const std::span<const Token> tokens = request.sequence->tokens;
+    Guesses other = likely_paths({tree, tokens, int(tokens.size()), longest_}, limits_, request.budget);
+    if (other.score > best.score) best = std::move(other);
+  }
+
+  Backend& backend_;
+  int longest_;
+  PathLimits limits_;
+  std::shared_ptr<SharedOutputs> shared_;
+  bool learns_;
+  std::int64_t began_ = 0;  // tokens that the shared index had
+  std::unordered_map<SequenceId, OwnText> own_;
+  std::vector<Guesses> guesses_;
+};
+
+void expect_options(const nlohmann::json& o) {
+  if (!o.at("keep").get<bool>() && !o.at("learn").get<bool>())
+    throw Error(
+        "drafter 'suffix' would read an index to which nothing is added; leave out 'learn', or set 'keep' to "
+        "read what other engines learned");
+}
+
+}  // namespace
+
+Entry<Drafter> suffix() {
+  return {
+      "what followed the last tokens in this request and in past outputs, by frequency: SuffixDecoding",
+      "arXiv 2411.04975",
+      {{"index", "string", "shared",
+        "what is searched: request (its own prompt and output) or shared (past outputs of the engine too)"},
+       {"longest", "integer", 16, "the longest match that is looked for, tokens, 1 to 32", false, 1, kLongestMatch},
+       {"factor", "number", 1, "the most guesses for each token of the match, above 0", false, 0.01, kMaxNodes},
+       {"least", "number", 0.1, "the least probability of a guess by frequencies, 0 to 1", false, 0, 1},
+       {"tokens", "integer", 500000,
+        "past outputs in the shared index, tokens of about 150 bytes; the oldest outputs are evicted", false, 1, 1e9},
+       {"keep", "boolean", false,
+        "whether the shared index outlives the engine: later runs of a sweep that keep it, too, begin with it"},
+       {"learn", "boolean", true, "whether outputs of this engine are added to the shared index"}},
+      [](const nlohmann::json& o, Host& host) {
+        expect_options(o);
+        const auto tokens = o.at("tokens").get<std::int64_t>();
+        auto shared =
+            shared_index<SharedOutputs>(o, "suffix", "at most " + std::to_string(tokens) + " tokens of outputs", host,
+                                        [&] { return std::make_shared<SharedOutputs>(kPatternDepth, tokens); });
+        return std::make_unique<Suffix>(host.backend(), o.at("longest").get<int>(),
+                                        PathLimits{o.at("factor").get<double>(), o.at("least").get<double>()},
+                                        std::move(shared), o.at("learn").get<bool>());
+      },
+      [](const nlohmann::json& o, const ModelInfo&) {
+        return Needs{.proposes = {Drawn::certain}, .learns = shares_index(o, "suffix"), .confidence = true};
+      },
+      {{{"index", "request"}, {"longest", 4}, {"factor", 4}, {"least", 0}},
+       {{"tokens", 40}, {"factor", 2}},
+       {{"keep", true}, {"learn", false}}}};
+}
+
+}  // namespace foretoken

@@ -22,6 +22,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("lookahead", lookahead());
   registries.drafters.add("early_exit", early_exit());
   registries.drafters.add("suffix", suffix());
+  registries.drafters.add("recycling", recycling());
 
   registries.policies.add("fixed", fixed());
 }

@@ -24,6 +24,7 @@ Entry<Drafter> layer_skip();
 Entry<Drafter> lookahead();
 Entry<Drafter> early_exit();
 Entry<Drafter> suffix();
+Entry<Drafter> recycling();
 
 Entry<LengthPolicy> fixed();
 

@@ -58,7 +58,7 @@ Occurrences::Occurrences(const SuffixTree& tree, std::span<const Token> text, in
   // Occurrences in the tail, of one token more each time.
   std::uint64_t tail = 0;
   for (int at = uncounted + 1; at < size; ++at)
-    if (text[std::size_t(at - 1)] == text.back()) tail |= std::uint64_t(1) << (at - tail_begin_);
+    tail |= std::uint64_t(text[std::size_t(at - 1)] == text.back()) << (at - tail_begin_);
   for (int n = 1; n <= most && tail != 0; ++n) {
     tails_[std::size_t(n)] = tail, longest_ = n;
     for (std::uint64_t left = tail; left != 0; left &= left - 1) {
@@ -67,25 +67,21 @@ Occurrences::Occurrences(const SuffixTree& tree, std::span<const Token> text, in
         tail &= ~(std::uint64_t(1) << bit);
     }
   }
-  // What occurs in the tree does so with fewer tokens too.
+  // What occurs does so with fewer tokens too, of more than in the tail in the tree.
   const auto has = [&](int tokens) {
     const auto place = tree.find(text.last(std::size_t(tokens)));
-    if (place) in_tree_ = tokens, place_ = *place;
+    if (place) longest_ = in_tree_ = tokens, place_ = *place;
     return place.has_value();
   };
-  int absent = 1;
-  while (absent <= most && has(absent)) absent *= 2;
+  int absent = std::min(std::max(2, longest_ + 1), most), step = 1;  // most matches are short
+  while (absent <= most && has(absent)) absent += step, step *= 2;
   absent = std::min(absent, most + 1);
-  while (absent - in_tree_ > 1)
-    if (const int middle = (in_tree_ + absent) / 2; !has(middle)) absent = middle;
-  longest_ = std::max(longest_, in_tree_);
+  while (absent - longest_ > 1)
+    if (const int middle = (longest_ + absent) / 2; !has(middle)) absent = middle;
 }
 
 Occurrences::Spot Occurrences::last(int tokens) const {
-  Spot spot{{}, tails_[std::size_t(tokens)]};
-  if (tokens == in_tree_) spot.place = place_;
-  if (tokens < in_tree_) spot.place = tree_.find(text_.last(std::size_t(tokens)));
-  return spot;
+  return {tokens == in_tree_ ? place_ : tree_.find(text_.last(std::size_t(tokens))), tails_[std::size_t(tokens)]};
 }
 
 // Of the tokens in the tail those that are `token`.
@@ -124,8 +120,8 @@ void Occurrences::next(const Spot& spot, int most, double least, std::vector<Nex
       to, [](const Next& a, const Next& b) { return a.count != b.count ? a.count > b.count : a.latest > b.latest; });
 }
 
-Guesses likely_paths(const Occurrences& occurrences, const PathLimits& limits, const Budget& budget) {
-  Guesses best;
+Guesses likely_paths(const Occurrences& occurrences, const PathLimits& limits, const Budget& budget, Guesses known) {
+  Guesses best = std::move(known);
   if (!budget.drafts()) return best;
   for (int match = occurrences.longest(); match > 0; --match) {
     const int most = int(std::min(double(budget.nodes - 1), limits.factor * match + 1e-9));

@@ -48,8 +48,8 @@ class Occurrences {
   const SuffixTree& tree_;
   std::span<const Token> text_;
   int tail_begin_, longest_ = 0;
-  int in_tree_ = 0;                               // the most last tokens that the tree has
-  SuffixTree::Place place_;                       // of these
+  int in_tree_ = 0;  // if not 0: so many last tokens end at place_ in the tree
+  SuffixTree::Place place_;
   std::array<std::uint64_t, kMostTail> tails_{};  // [n]: of the last n tokens
   mutable std::vector<SuffixTree::Child> children_;
 };
@@ -69,7 +69,8 @@ struct PathLimits {
 };
 
 // The tree of the match, up to the longest one, whose score is best; among equals that of the longest match. Only its
-// nodes that `budget` allows.
-Guesses likely_paths(const Occurrences& occurrences, const PathLimits& limits, const Budget& budget);
+// nodes that `budget` allows. `known`, where none is better.
+Guesses likely_paths(const Occurrences& occurrences, const PathLimits& limits, const Budget& budget,
+                     Guesses known = {});
 
 }  // namespace foretoken

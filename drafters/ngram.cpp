@@ -48,8 +48,9 @@ class Ngram : public Drafter {
     const Token last = tokens.back(), *t = tokens.data();
     int end = before - 1;
     for (; end >= kBlock; end -= kBlock) {
+      const Token* block = t + end - kBlock;
       int equal = 0;
-      for (int i = 1; i <= kBlock; ++i) equal |= t[end - i] == last;
+      for (int i = 0; i < kBlock; ++i) equal |= block[i] == last;
       if (equal) break;
     }
     while (end > 0 && t[end - 1] != last) --end;

@@ -3,6 +3,7 @@
 // probable tree of guesses is made, and the one that promises more accepted tokens is proposed. It has no model and
 // draws nothing: every guess is certain. A token of a request costs one suffix in its own tree when it is new, and one
 // in the shared tree when the request has ended.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -19,6 +20,12 @@ namespace {
 constexpr int kPatternDepth = Occurrences::kMostTail;  // tokens of a match and of the guesses behind it
 constexpr int kLongestMatch = kPatternDepth / 2;
 
+// For a search of the last two and three tokens.
+void prefetch_last(const SuffixTree& tree, std::span<const Token> tokens) {
+  for (std::size_t n = 2; n <= std::min<std::size_t>(3, tokens.size()); ++n)
+    tree.prefetch(tokens[tokens.size() - n], tokens[tokens.size() - n + 1]);
+}
+
 // The tokens of one request. A suffix is counted when it has as many tokens as the tree is deep; later ones are found
 // in the text itself.
 class OwnText {
@@ -28,6 +35,12 @@ class OwnText {
     tree_.append(tokens.subspan(known));
     for (; counted_ + kPatternDepth <= int(tokens.size()); ++counted_)
       tree_.insert(SuffixTree::Position(counted_), kPatternDepth);
+  }
+  void prefetch(std::span<const Token> tokens) const {
+    constexpr int kUsual = 4;  // new tokens of a round
+    prefetch_last(tree_, tokens);
+    for (int at = counted_; at < std::min(counted_ + kUsual, int(tokens.size()) - kPatternDepth + 1); ++at)
+      tree_.prefetch(tokens[std::size_t(at)], tokens[std::size_t(at) + 1]);
   }
   Occurrences occurrences(std::span<const Token> tokens, int longest) const {
     return {tree_, tokens, counted_, longest};
@@ -49,10 +62,13 @@ class Suffix : public Drafter {
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
     guesses_.assign(requests.size(), {});
+    for (const DraftRequest& r : requests)
+      if (const auto own = own_.find(r.sequence->id); own != own_.end()) own->second.prefetch(r.sequence->tokens);
     for (std::size_t i = 0; i < requests.size(); ++i)
       if (requests[i].budget.drafts()) guesses_[i] = own_guesses(requests[i]);
     if (shared_)
       shared_->read([&](const SuffixTree& tree) {
+        for (const DraftRequest& r : requests) prefetch_last(tree, r.sequence->tokens);
         for (std::size_t i = 0; i < requests.size(); ++i) better_of_shared(tree, requests[i], guesses_[i]);
       });
     for (std::size_t i = 0; i < trees.size(); ++i)
@@ -89,9 +105,9 @@ class Suffix : public Drafter {
   }
 
   void better_of_shared(const SuffixTree& tree, const DraftRequest& request, Guesses& best) const {
+    if (best.score >= request.budget.nodes - 1) return;  // it could not be better
     const std::span<const Token> tokens = request.sequence->tokens;
-    Guesses other = likely_paths({tree, tokens, int(tokens.size()), longest_}, limits_, request.budget);
-    if (other.score > best.score) best = std::move(other);
+    best = likely_paths({tree, tokens, int(tokens.size()), longest_}, limits_, request.budget, std::move(best));
   }
 
   Backend& backend_;

@@ -18,7 +18,8 @@ void SuffixTree::insert(Position at, int length) {
     const Token first = token(at + depth);
     std::uint32_t next = below(node, first);
     if (next == 0) {
-      next = new_node({.at = at, .count = 1, .ends = 1, .parent = node, .depth = std::uint32_t(length)});
+      next =
+          new_node({.at = at, .count = 1, .ends = 1, .parent = node, .token = first, .depth = std::uint32_t(length)});
       add_edge(node, first, next), add_child(node, next);
       return;
     }
@@ -42,7 +43,7 @@ void SuffixTree::remove(Position at, int length) {
   --nodes_[node].ends;
   while (node != 0 && nodes_[node].count == 0) {
     const std::uint32_t parent = nodes_[node].parent;
-    erase_edge(slot(parent, token(nodes_[node].at + nodes_[parent].depth)));
+    erase_edge(slot(parent, nodes_[node].token));
     remove_child(node), free_node(node);
     node = parent;
   }
@@ -78,19 +79,18 @@ std::optional<SuffixTree::Place> SuffixTree::child(Place p, Token next) const {
 }
 
 void SuffixTree::children(Place p, int most, double least, std::vector<Child>& to) const {
-  const auto add = [&](std::uint32_t node) {
-    if (nodes_[node].count < least) return false;
-    const Position latest = nodes_[node].at + Position(p.depth);
-    to.push_back({token(latest), nodes_[node].count, latest, {node, p.depth + 1}});
-    return true;
+  const auto add = [&](std::uint32_t node, Token next) {
+    const Node& n = nodes_[node];
+    if (n.count >= least) to.push_back({next, n.count, n.at + Position(p.depth), {node, p.depth + 1}});
+    return n.count >= least;
   };
   const Node& n = nodes_[p.node];
   if (p.depth < int(n.depth)) {
-    add(p.node);
+    add(p.node, token(n.at + Position(p.depth)));
     return;
   }
   for (std::uint32_t i = 0; i < n.number && int(i) < most; ++i)
-    if (!add(lists_[n.children + i])) break;
+    if (const std::uint32_t node = lists_[n.children + i]; !add(node, nodes_[node].token)) break;
 }
 
 std::int64_t SuffixTree::bytes() const {
@@ -101,12 +101,12 @@ std::int64_t SuffixTree::bytes() const {
 // A node in the middle of the edge of `node`, `depth` tokens below the root.
 std::uint32_t SuffixTree::split(std::uint32_t node, std::uint32_t depth) {
   Node middle = nodes_[node];  // it takes the node's place below its parent
-  middle.depth = depth, middle.ends = 0, middle.children = middle.number = 0;
-  const std::uint32_t upper = new_node(middle), parent = middle.parent;
-  listed(nodes_[parent], middle.place) = upper;
-  edges_[slot(parent, token(middle.at + nodes_[parent].depth))].node = upper;
-  nodes_[node].parent = upper;
-  add_edge(upper, token(middle.at + depth), node), add_child(upper, node);
+  middle.depth = depth, middle.ends = 0, middle.children = 0, middle.number = 0;
+  const std::uint32_t upper = new_node(middle);
+  listed(nodes_[middle.parent], middle.place) = upper;
+  edges_[slot(middle.parent, middle.token)].node = upper;
+  nodes_[node].parent = upper, nodes_[node].token = token(middle.at + depth);
+  add_edge(upper, nodes_[node].token, node), add_child(upper, node);
   return upper;
 }
 
@@ -114,12 +114,10 @@ std::uint32_t SuffixTree::split(std::uint32_t node, std::uint32_t depth) {
 void SuffixTree::join(std::uint32_t node) {
   const Node middle = nodes_[node];
   const std::uint32_t only = lists_[middle.children];
-  erase_edge(slot(node, token(nodes_[only].at + middle.depth)));
+  erase_edge(slot(node, nodes_[only].token));
   listed(nodes_[middle.parent], middle.place) = only;
-  nodes_[only].place = middle.place;
-  // The first token is taken of the child's own occurrence, which is at least as recent.
-  const std::size_t at = slot(middle.parent, token(nodes_[only].at + nodes_[middle.parent].depth));
-  edges_[at].node = only, nodes_[only].parent = middle.parent;
+  edges_[slot(middle.parent, middle.token)].node = only;
+  nodes_[only].place = middle.place, nodes_[only].token = middle.token, nodes_[only].parent = middle.parent;
   free_node(node);
 }
 
@@ -215,7 +213,7 @@ std::size_t SuffixTree::home(std::uint32_t parent, Token token) const {
 // Where the edge is, or would be.
 std::size_t SuffixTree::slot(std::uint32_t parent, Token token) const {
   std::size_t at = home(parent, token);
-  while (edges_[at].node != 0 && !(edges_[at].token == token && edges_[at].parent == parent))
+  while (edges_[at].node != 0 && !(edges_[at].token == token && nodes_[edges_[at].node].parent == parent))
     at = (at + 1) & (edges_.size() - 1);
   return at;
 }
@@ -225,16 +223,16 @@ void SuffixTree::add_edge(std::uint32_t parent, Token token, std::uint32_t node)
     std::vector<Edge> old(edges_.size() * 2);
     old.swap(edges_);
     for (const Edge& e : old)
-      if (e.node != 0) edges_[slot(e.parent, e.token)] = e;
+      if (e.node != 0) edges_[slot(nodes_[e.node].parent, e.token)] = e;
   }
-  edges_[slot(parent, token)] = {parent, token, node};
+  edges_[slot(parent, token)] = {token, node};
 }
 
 // The edges behind it that it kept from their homes move up.
 void SuffixTree::erase_edge(std::size_t at) {
   const std::size_t mask = edges_.size() - 1;
   for (std::size_t next = (at + 1) & mask; edges_[next].node != 0; next = (next + 1) & mask) {
-    const std::size_t own = home(edges_[next].parent, edges_[next].token);
+    const std::size_t own = home(nodes_[edges_[next].node].parent, edges_[next].token);
     if (((next - own) & mask) < ((next - at) & mask)) continue;
     edges_[at] = edges_[next], at = next;
   }

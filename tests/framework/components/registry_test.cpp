@@ -12,14 +12,22 @@ namespace {
 
 using nlohmann::json;
 
+namespace {
+
+// What a sentence says of all drafters: in the order of the alphabet.
+std::string drafters_of(const Registries& r) {
+  std::string all = "known: ";
+  for (const std::string& name : r.drafters.names()) all += (all.size() > 7 ? ", " : "") + name;
+  return all;
+}
+
+}  // namespace
+
 TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   Registries r;
   register_drafters(r);
-  EXPECT_EQ(
-      test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
-      "unknown drafter 'draft_mode' (did you mean 'draft_model'?); known: dflash, draft_dynamic, "
-      "draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, lookahead, medusa, mtp, ngram, "
-      "none, pard, rest");
+  EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
+            "unknown drafter 'draft_mode' (did you mean 'draft_model'?); " + drafters_of(r));
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
 }
 
@@ -27,10 +35,8 @@ TEST(RegistryTest, a_config_without_a_name_is_refused) {
   Registries r;
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"longest", 3}}); }),
-            "a drafter needs a name, as in {\"name\": \"dflash\"}, not {\"longest\":3}; known: dflash, "
-            "draft_dynamic, draft_model, draft_tree, dspark, eagle, eagle3, early_exit, hydra, layer_skip, lookahead, "
-            "medusa, "
-            "mtp, ngram, none, pard, rest");
+            "a drafter needs a name, as in {\"name\": \"" + r.drafters.names().front() + "\"}, not {\"longest\":3}; " +
+                drafters_of(r));
 }
 
 TEST(RegistryTest, a_maker_that_returns_null_is_an_error_that_names_it) {

@@ -168,6 +168,30 @@ TEST_F(RunsThatLearn, AcceptTheSameFromBothStatesWhereTheyKeepNothing) {
     EXPECT_EQ(cold["repeats"][0]["speculative"][count], warm["repeats"][0]["speculative"][count]) << count;
 }
 
+// A sentence of the drafter about what no figure shows stands in the measurement; a kept index is one that says more.
+TEST_F(RunsThatLearn, HaveTheDraftersNotice) {
+  const auto notices = [&](const json& options) {
+    json drafter = {{"name", "suffix"}};
+    drafter.update(options);
+    json all = json::array();
+    const json line = measured(runs({{"drafter", drafter}})[0]);
+    for (const json& repeat : line["repeats"]) {
+      all.push_back(repeat["speculative"].value("notice", "none"));
+      EXPECT_FALSE(repeat["baseline"].contains("notice"));
+    }
+    return all;
+  };
+  EXPECT_EQ(notices({}), json({"none", "none"}));
+  for (const json& notice : notices({{"tokens", 20}}))
+    EXPECT_TRUE(says(notice, "evicted", "tokens of the oldest outputs", "raise 'tokens'"));
+  const json kept = notices({{"keep", true}});
+  EXPECT_TRUE(says(kept[1], "began with", "tokens of outputs of earlier engines"));
+  bench.forget_unused();  // it was asked for since the last time
+  EXPECT_TRUE(says(notices({{"keep", true}})[0], "began with"));
+  bench.forget_unused(), bench.forget_unused();
+  EXPECT_NE(notices({{"keep", true}})[0], kept[1]);
+}
+
 TEST_F(RunsThatLearn, MeetOtherDrawsBefore) {
   json changes = {{"sampling", {{"temperature", 1}, {"samples", 2}}}, {"workload", {{"repeats", 3}, {"limit", 2}}}};
   const std::vector<Job> jobs = jobs_of(runs(changes)[1].document, bench, ""), before = jobs_before(jobs);

@@ -30,6 +30,7 @@ struct Mine : Drafter {
     call("Drafter::forget");
     EXPECT_EQ(s.id, 5u);
   }
+  std::string notice() const override { return call("Drafter::notice"), "it forgot"; }
   Call call;
 };
 
@@ -69,6 +70,7 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
   each([&] { EXPECT_EQ(drafter->draft(std::vector<DraftRequest>(2)).size(), 2u); });
   each([&] { drafter->observe(std::vector<Outcome>(2)); });
   each([&] { drafter->forget(sequence); });
+  each([&] { EXPECT_EQ(drafter->notice(), "it forgot"); });
   each([&] { EXPECT_EQ(policy->budgets(std::vector<PastOnly>(3)), std::vector<Budget>(3, Budget{4, 2})); });
   each([&] {
     StepReport report;
@@ -89,9 +91,9 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
   });
 }
 
-const std::vector<std::string> kFunctions = {"Drafter::draft",        "Drafter::observe",      "Drafter::forget",
-                                             "LengthPolicy::budgets", "LengthPolicy::observe", "LengthPolicy::forget",
-                                             "Verifier::verify"};
+const std::vector<std::string> kFunctions = {"Drafter::draft",       "Drafter::observe",      "Drafter::forget",
+                                             "Drafter::notice",      "LengthPolicy::budgets", "LengthPolicy::observe",
+                                             "LengthPolicy::forget", "Verifier::verify"};
 
 TEST(NamedFaults, EveryCallReachesTheComponent) {
   std::vector<std::string> called;

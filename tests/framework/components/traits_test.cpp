@@ -1,4 +1,7 @@
 // What components say of themselves: what they begin with, whose word counts, and which of them fit.
+#include <atomic>
+#include <thread>
+
 #include "framework/components/host.h"
 #include "framework/components/pairing.h"
 #include "framework/model/model.h"
@@ -203,6 +206,22 @@ TEST(Kept, IsMadeOncePerKeyAndForgottenUnlessItIsAskedFor) {
                          "'a' is kept as another type"));
   EXPECT_EQ(sentence_of([&] { kept.find("c", typeid(int), [] { return nullptr; }); }),
             "the maker of 'c' returned null; return an object from Host::keep's maker");
+}
+
+TEST(Kept, IsMadeOnceWhereSeveralThreadsAskForIt) {
+  Kept kept;
+  std::atomic<int> made = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i)
+        kept.find(std::to_string(i), typeid(int), [&]() -> std::shared_ptr<const void> {
+          kept.find("inner", typeid(int), [&] { return std::make_shared<const int>(++made); });
+          return std::make_shared<const int>(++made);
+        });
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(made, 201);
 }
 
 TEST(Hosts, ServeWhatTheyWereGiven) {

@@ -30,11 +30,20 @@ template <class T> std::string needs_a_user(const Registry<T>& registry, const s
   return "";
 }
 
-// The complete config with table models for the required models that are missing: the n-th one, then the next.
-template <class T> json with_tables(const Registry<T>& registry, json config, std::size_t n) {
-  for (const Option& o : registry.find(config).options)
+// Table models for the required models that are missing, of inner drafters too: the n-th one, then the next.
+template <class T> void add_tables(const Registry<T>& registry, json& config, std::size_t& n) {
+  for (const Option& o : registry.find(config).options) {
     if (must_be_given(o) && o.type == "model" && !config.contains(o.name))
       config[o.name] = kTables[n++ % kTables.size()];
+    if (registry.what() != "drafter" || !config.contains(o.name) || config[o.name].is_null()) continue;
+    if (o.type == "drafter") add_tables(registry, config[o.name], n);
+    if (o.type == "drafters")
+      for (json& inner : config[o.name]) add_tables(registry, inner, n);
+  }
+}
+
+template <class T> json with_tables(const Registry<T>& registry, json config, std::size_t n) {
+  add_tables(registry, config, n);
   return registry.complete(config);
 }
 

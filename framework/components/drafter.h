@@ -70,6 +70,7 @@ struct Needs {
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
   bool waits = false;       // draft() waits for the device, at most once a level of the budget; without it too where
                             // the budget sets Budget::confidence
+  bool any_tree = false;    // observe() reads trees that others drew, too, so one that is made of it gives it those
   Budget whole = {};        // the least that lets it draft the shape that a user asked for; {}: it fits any budget
 };
 
@@ -88,6 +89,8 @@ class Drafter {
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
   // After a step: called once for each sequence that was verified, with its outcome alone. If it throws, that sequence
   // fails; the others' outcomes are observed once all the same. Work for many sequences at once belongs in draft().
+  // One that is made of others gives each of them the outcomes of trees that it drew, and other trees to those alone
+  // that state Needs::any_tree. So a step in which its tree was not verified has no outcome for an inner drafter.
   virtual void observe(std::span<const Outcome> outcomes) { (void)outcomes; }
   // After every step, its outcomes observed: what was drafted and accepted, and the time of each phase
   // (LengthPolicy::observe). Proposals that depend on it depend on other requests and on times: Needs::learns. An

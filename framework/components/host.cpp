@@ -101,6 +101,11 @@ std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
   return part(&Registries::verifiers, "verifier", config);
 }
 
+Needs Host::needs_of(const nlohmann::json& drafter) const {
+  if (!offers_.registries) throw Error("this engine was given no way to know the traits of another drafter");
+  return offers_.registries->drafters.traits(drafter, target_);
+}
+
 std::string Host::on_device(const std::string& key) const {
   return backend_.name() + " " + std::to_string(backend_.serial()) + ": " + key;
 }

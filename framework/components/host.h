@@ -21,6 +21,7 @@ namespace foretoken {
 class Drafter;
 class LengthPolicy;
 class Verifier;
+struct Needs;
 class Registries;
 template <class T> class Registry;
 
@@ -72,7 +73,8 @@ class Host {
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
   std::unique_ptr<LengthPolicy> policy(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
-  void allow_part(const nlohmann::json& config);  // by Registry::make: an option names it; complete
+  Needs needs_of(const nlohmann::json& drafter) const;  // its traits (Registry::traits)
+  void allow_part(const nlohmann::json& config);        // by Registry::make: an option names it; complete
   // What `make` (returns a std::unique_ptr or std::shared_ptr of a T) made for `key` when it was first asked for on
   // this device: shared by all engines of a sweep. The key names all that the thing depends on.
   template <class T>

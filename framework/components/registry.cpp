@@ -12,6 +12,13 @@ namespace {
 
 bool is_component(const Option& o) { return o.type == "drafter" || o.type == "policy" || o.type == "verifier"; }
 
+// Visits the configs of components that the value of an option is: their kind, the config, and where it is.
+template <class Json, class Visit> void each_component(const Option& o, Json& value, const Visit& visit) {
+  if (is_component(o) && value.is_object()) visit(o.type, value, o.name);
+  if (o.type != "drafters" || !value.is_array()) return;
+  for (std::size_t i = 0; i < value.size(); ++i) visit("drafter", value[i], o.name + "/" + std::to_string(i));
+}
+
 bool fits(const nlohmann::json& value, const Option& o) {
   if (value.is_null()) return o.optional;
   if (o.type == "integer")
@@ -24,6 +31,8 @@ bool fits(const nlohmann::json& value, const Option& o) {
   if (o.type == "path") return value.is_string() && value != "";
   if (o.type == "head" || o.type == "path or object") return value.is_object() || (value.is_string() && value != "");
   if (is_component(o)) return value.is_object();
+  if (o.type == "drafters")
+    return value.is_array() && std::ranges::all_of(value, [](const nlohmann::json& v) { return v.is_object(); });
   return value.is_string();
 }
 
@@ -74,13 +83,15 @@ void expect_known(const std::string& owner, const nlohmann::json& config, const 
   }
 }
 
-// The component that the option `o` names.
-nlohmann::json completed(const std::string& owner, const Option& o, const nlohmann::json& config, const Entries& all) {
-  try {
-    return fill_options(o.type, config, declared(o.type, config, all).options, all);
-  } catch (const Error& e) {
-    throw Error("option '" + o.name + "' of " + owner + ": " + e.what());
-  }
+// Completes the components that the value of the option `o` is.
+void complete_components(const std::string& owner, const Option& o, nlohmann::json& value, const Entries& all) {
+  each_component(o, value, [&](const std::string& kind, nlohmann::json& config, const std::string& at) {
+    try {
+      config = fill_options(kind, config, declared(kind, config, all).options, all);
+    } catch (const Error& e) {
+      throw Error("option '" + at + "' of " + owner + ": " + e.what());
+    }
+  });
 }
 
 // Of a head also those within its object: its directory, and a shape that is one.
@@ -103,23 +114,24 @@ void add_files(const std::string& what, const nlohmann::json& config, const Entr
     each_path(o, value, [&](const nlohmann::json& path) { files.paths.push_back(path); });
     if (o.type == "head" && !value.is_null())
       files.heads.push_back(value.dump() + " " + config.value("dtype", nlohmann::json()).dump());
-    if (is_component(o) && value.is_object()) add_files(o.type, value, all, files);
+    each_component(o, value, [&](const std::string& kind, const nlohmann::json& part, const std::string&) {
+      add_files(kind, part, all, files);
+    });
   }
 }
 
-// Visits every component that the options of a complete config name, and those that theirs name.
+// Visits every component that the options of a complete config name: its entry and its config.
 template <class Visit> void each_part(const nlohmann::json& config, const std::vector<Option>& options,
                                       const Entries& all, const Visit& visit) {
-  for (const Option& o : options) {
-    if (!is_component(o) || config.at(o.name).is_null()) continue;
-    const nlohmann::json& part = config.at(o.name);
-    const auto of = [&](const auto& entries) {
-      const auto& entry = find_entry(o.type, part, entries);
-      visit(entry, part);
-      each_part(part, entry.options, all, visit);
-    };
-    o.type == "drafter" ? of(all.drafters) : o.type == "policy" ? of(all.policies) : of(all.verifiers);
-  }
+  for (const Option& o : options)
+    each_component(o, config.at(o.name), [&](const std::string& kind, const nlohmann::json& part, const std::string&) {
+      if (kind == "drafter")
+        visit(find_entry(kind, part, all.drafters), part);
+      else if (kind == "policy")
+        visit(find_entry(kind, part, all.policies), part);
+      else
+        visit(find_entry(kind, part, all.verifiers), part);
+    });
 }
 
 // What an entry states; of hidden states each once.
@@ -177,8 +189,13 @@ void nothing_made(const std::string& what, const std::string& name, const std::s
 template <class T> typename T::Traits united_traits(const Entry<T>& entry, const nlohmann::json& config,
                                                     const ModelInfo& target, const Entries& all) {
   typename T::Traits traits = stated(entry, config, target);
-  each_part(config, entry.options, all,
-            [&](const auto& of, const nlohmann::json& part) { include(traits, stated(of, part, target)); });
+  std::vector<typename T::Traits> parts;
+  each_part(config, entry.options, all, [&](const auto& of, const nlohmann::json& part) {
+    const auto united = united_traits(of, part, target, all);
+    include(traits, united);
+    if constexpr (std::is_same_v<decltype(united), const typename T::Traits>) parts.push_back(united);
+  });
+  if (entry.unite) entry.unite(traits, parts, config);
   return traits;
 }
 template Needs united_traits(const Entry<Drafter>&, const nlohmann::json&, const ModelInfo&, const Entries&);
@@ -187,7 +204,10 @@ template PolicyTraits united_traits(const Entry<LengthPolicy>&, const nlohmann::
 template Soundness united_traits(const Entry<Verifier>&, const nlohmann::json&, const ModelInfo&, const Entries&);
 
 void allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options, const Entries& all) {
-  each_part(config, options, all, [&](const auto&, const nlohmann::json& part) { host.allow_part(part); });
+  each_part(config, options, all, [&](const auto& of, const nlohmann::json& part) {
+    host.allow_part(part);
+    allow_parts(host, part, of.options, all);
+  });
 }
 
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options,
@@ -199,7 +219,7 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
     const auto given = config.find(o.name);
     nlohmann::json& value = filled[o.name] = given != config.end() ? *given : o.standard;
     if (fits(value, o)) {
-      if (is_component(o) && !value.is_null()) value = completed(owner, o, value, all);
+      complete_components(owner, o, value, all);
       continue;
     }
     if (given == config.end())
@@ -235,7 +255,9 @@ nlohmann::json with_paths(const std::string& what, nlohmann::json config, const 
   for (const Option& o : declared(what, config, all).options) {
     nlohmann::json& value = config[o.name];
     each_path(o, value, [&](nlohmann::json& path) { path = find(path.get<std::string>()); });
-    if (is_component(o) && value.is_object()) value = with_paths(o.type, value, all, find);
+    each_component(o, value, [&](const std::string& kind, nlohmann::json& part, const std::string&) {
+      part = with_paths(kind, part, all, find);
+    });
   }
   return config;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -25,12 +26,12 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  std::string
-      type;  // "integer", "number", "string", "boolean", "list", "list or name" (of a list), "path",
-             // "path or object" and "head" (a directory; or an object that the drafter reads), "model" (ModelChoice);
-             // or "shape", "dtype" and "kv_dtype": what the model of the option `of` is inflated to, and the types of
-             // its weights and of its cache; or "drafter", "policy" and "verifier": a component of its own,
-             // {"name": NAME, options}, checked and completed as one is, for Host::drafter and the like
+  // "integer", "number", "string", "boolean", "list", "list or name" (of a list), "path", "path or object" and "head" (a
+  // directory; or an object that the drafter reads), "model" (ModelChoice); or "shape", "dtype" and "kv_dtype": what
+  // the model of the option `of` is inflated to, and the types of its weights and of its cache; or "drafter", "policy"
+  // and "verifier": a component of its own, {"name": NAME, options}, checked and completed as one is, for
+  // Host::drafter and the like; or "drafters": a list of drafters
+  std::string type;
   nlohmann::json standard;              // the default; null: must be given unless `optional`
   std::string meaning;                  // with unit and range
   bool optional = false;                // null is a value
@@ -45,12 +46,16 @@ template <class T> struct Entry {
   std::function<std::unique_ptr<T>(const nlohmann::json& options, Host& host)>
       make;  // options: all of them, defaults filled in; a model holds its shape and types (ModelChoice::read)
   // What it states of itself, before anything is made or any model is loaded. Of one that is made of others, without
-  // what those need: Registry::traits adds that. Never empty.
+  // what those need: Registry::traits adds that, and `unite` what follows from them besides. Never empty.
   std::function<typename T::Traits(const nlohmann::json& options, const ModelInfo& target)> traits;
   // Options to test it with, without its name: what is left out has its default, and a required model is one of the
   // conformance kit's. Between them each option of its own has a value that is not its default. Empty: the defaults
   // alone.
   std::vector<nlohmann::json> examples = {};
+  // Of a drafter that passes on what drafters draw, and the like: what it proposes, serves and asks for, in `own`, from
+  // the traits of the parts of its kind that its options name, in order. An Error where it cannot be made of these.
+  std::function<void(typename T::Traits& own, std::span<const typename T::Traits> parts, const nlohmann::json& options)>
+      unite = {};
   std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 
@@ -107,7 +112,7 @@ template <class T> const Entry<T>& find_entry(const std::string& what, const nlo
 }
 
 // Of the complete `config`: what its entry states, and what the components that its options name need besides, however
-// deep: ranks, hidden states, views, waits, raw distributions, learning.
+// deep: ranks, hidden states, views, waits, raw distributions, learning, and what Entry::unite adds.
 template <class T> typename T::Traits united_traits(const Entry<T>& entry, const nlohmann::json& config,
                                                     const ModelInfo& target, const Entries& all);
 // Tells a host which components `config`, which is complete, names by its options.

@@ -23,6 +23,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("early_exit", early_exit());
   registries.drafters.add("suffix", suffix());
   registries.drafters.add("recycling", recycling());
+  registries.drafters.add("longest", longest());
 
   registries.policies.add("fixed", fixed());
 }

@@ -1,5 +1,5 @@
 // The drafters and length policies that come with the project, one file each. They must not know each other, nor
-// verifiers.
+// verifiers: those that are made of others name them in examples alone.
 #pragma once
 #include "framework/components/host.h"
 #include "framework/components/registry.h"
@@ -25,6 +25,7 @@ Entry<Drafter> lookahead();
 Entry<Drafter> early_exit();
 Entry<Drafter> suffix();
 Entry<Drafter> recycling();
+Entry<Drafter> longest();
 
 Entry<LengthPolicy> fixed();
 

@@ -1,0 +1,132 @@
+#include "drafters/parts.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kDeepest = 4;  // components within components that Draws::within can name
+
+// Whether the value, or anything inside it, is a component of this name.
+bool names_component(const nlohmann::json& value, const std::string& name) {
+  if (value.is_object() && value.contains("name") && value["name"] == name) return true;
+  return value.is_structured() &&
+         std::ranges::any_of(value, [&](const nlohmann::json& inner) { return names_component(inner, name); });
+}
+
+// Components within components, this one not counted.
+int nesting(const nlohmann::json& value) {
+  int deepest = 0;
+  if (!value.is_structured()) return deepest;
+  for (const nlohmann::json& inner : value)
+    deepest = std::max(deepest, nesting(inner) + int(inner.is_object() && inner.contains("name")));
+  return deepest;
+}
+
+int levels(const DraftTree& tree) {
+  std::vector<int> depth(std::size_t(tree.nodes), 0);
+  for (int n = 1; n < tree.nodes; ++n)
+    depth[std::size_t(n)] = depth[std::size_t(*tree.parents.row<std::int32_t>(n))] + 1;
+  return std::ranges::max(depth);
+}
+
+}  // namespace
+
+Parts::Parts(Host& host, const nlohmann::json& configs) : vocab_(host.target().vocab) {
+  for (const nlohmann::json& config : configs)
+    parts_.push_back(
+        {"the drafter '" + config.at("name").get<std::string>() + "'", host.needs_of(config), host.drafter(config)});
+}
+
+std::vector<DraftTree> Parts::draft(int k, std::span<const DraftRequest> requests) {
+  const Part& part = parts_[std::size_t(k)];
+  std::vector<DraftRequest> within(requests.begin(), requests.end());
+  for (DraftRequest& r : within) r.draws = r.draws.within(std::uint32_t(k));
+  if (within.empty()) return {};
+  std::vector<DraftTree> trees = part.drafter->draft(within);
+  if (trees.size() != requests.size())
+    throw Error(part.who + " returned " + std::to_string(trees.size()) + " trees for " +
+                std::to_string(requests.size()) + " requests; Drafter::draft must return one tree for each");
+  for (std::size_t i = 0; i < trees.size(); ++i)
+    expect_tree(trees[i],
+                {requests[i].sequence->last(), requests[i].budget, vocab_, part.needs.proposes, part.needs.proposes},
+                part.who);
+  return trees;
+}
+
+void Parts::draft(int k, std::span<const DraftRequest> requests, std::span<const int> chosen,
+                  std::span<DraftTree> trees) {
+  std::vector<DraftRequest> some;
+  for (const int i : chosen) some.push_back(requests[std::size_t(i)]);
+  std::vector<DraftTree> drawn = draft(k, some);
+  for (std::size_t at = 0; at < chosen.size(); ++at) trees[std::size_t(chosen[at])] = std::move(drawn[at]);
+}
+
+int Parts::length(int k, const DraftRequest& r, const DraftTree& tree) const {
+  if (tree.nodes == 1) return 0;
+  return draws(tree) && (needs(k).waits || r.budget.confidence > 0) ? r.budget.depth : levels(tree);
+}
+
+void Parts::observe(std::span<const Outcome> outcomes) {
+  for (const Outcome& o : outcomes) {
+    const auto at = returned_.find(o.sequence->id);
+    const int drew = at != returned_.end() && at->second.parents.raw() == o.tree->parents.raw() ? at->second.part : -1;
+    for (int k = 0; k < count(); ++k)
+      if (k == drew || needs(k).any_tree) parts_[std::size_t(k)].drafter->observe({&o, 1});
+  }
+}
+
+void Parts::observe_step(const StepReport& report) {
+  for (const Part& part : parts_) part.drafter->observe_step(report);
+}
+
+void Parts::forget(const Sequence& sequence) {
+  returned_.erase(sequence.id);
+  for (const Part& part : parts_) part.drafter->forget(sequence);
+}
+
+bool draws(const DraftTree& tree) {
+  for (int n = 1; n < tree.nodes; ++n)
+    if (Drawn(*tree.q.drawn.row<std::uint8_t>(n)) != Drawn::certain) return true;
+  return false;
+}
+
+Apart apart(std::span<const DraftRequest> requests) {
+  Apart all;
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    (requests[i].budget.drafts() ? all.drafting : all.reading).push_back(int(i));
+  return all;
+}
+
+Option drafters_option(const std::string& meaning) {
+  return {"drafters", "drafters", nullptr, "1 to 8 drafters, as [{\"name\": \"ngram\"}, ...]: " + meaning};
+}
+
+void expect_parts(const nlohmann::json& config) {
+  const std::string name = config.at("name"), who = "the drafter '" + name + "'";
+  const nlohmann::json& parts = config.at("drafters");
+  if (parts.empty()) throw Error(who + " is made of no drafter; name at least one in its 'drafters'");
+  if (parts.size() > Draws::kComponents)
+    throw Error(who + " is made of " + std::to_string(parts.size()) + " drafters, but only " +
+                std::to_string(Draws::kComponents) + " have names for their draws; take some of them out");
+  if (names_component(parts, name))
+    throw Error(who + " is inside another one of its name; list its inner drafters in the outer one");
+  if (const int deep = nesting(config); deep > kDeepest)
+    throw Error(who + " has components nested " + std::to_string(deep) + " deep, but only " + std::to_string(kDeepest) +
+                " have names for their draws; nest fewer");
+}
+
+void unite_parts(Needs& own, std::span<const Needs> parts, const nlohmann::json&) {
+  own.confidence = true;
+  for (const Needs& part : parts) {
+    for (const Drawn d : part.proposes)
+      if (std::ranges::find(own.proposes, d) == own.proposes.end()) own.proposes.push_back(d);
+    own.confidence &= part.confidence;
+    own.any_tree |= part.any_tree;
+    own.whole = {std::max(own.whole.nodes, part.whole.nodes), std::max(own.whole.depth, part.whole.depth), 0};
+  }
+}
+
+}  // namespace foretoken

@@ -1,0 +1,71 @@
+// The inner drafters of one that is made of several, and what all such drafters have in common. This module must not
+// know how a combination chooses.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/components/host.h"
+#include "framework/components/registry.h"
+
+namespace foretoken {
+
+class Parts {
+ public:
+  // `configs`: the value of the option drafters_option().
+  Parts(Host& host, const nlohmann::json& configs);
+
+  int count() const { return int(parts_.size()); }
+  const Needs& needs(int k) const { return parts_[std::size_t(k)].needs; }
+  // The trees of part k, valid ones, one for each request. Its draws have a scope of their own.
+  std::vector<DraftTree> draft(int k, std::span<const DraftRequest> requests);
+  // The same for the requests of these numbers alone, into their places of `trees`.
+  void draft(int k, std::span<const DraftRequest> requests, std::span<const int> chosen, std::span<DraftTree> trees);
+  // The length of a tree of part k as far as no drawn token decides it, so that trees may be chosen by it: 0 for a bare
+  // root, else its levels. A tree whose levels may follow from the tokens that were drawn for it (it has some, and the
+  // budget asks for confidence, or the part waits for the device) has those of its budget, however long it became.
+  int length(int k, const DraftRequest& r, const DraftTree& tree) const;
+
+  // The request's tree will be `tree`, as part k drew it.
+  void returns(const DraftRequest& r, int k, const DraftTree& tree) { returned_[r.sequence->id] = {k, tree.parents}; }
+  // To the part that drew the tree, and to those that read trees of others (Needs::any_tree).
+  void observe(std::span<const Outcome> outcomes);
+  void observe_step(const StepReport& report);
+  void forget(const Sequence& sequence);
+
+ private:
+  struct Part {
+    std::string who;  // "the drafter 'ngram'"
+    Needs needs;
+    std::unique_ptr<Drafter> drafter;
+  };
+  struct Returned {
+    int part;
+    Tensor parents;  // its memory tells the tree from others
+  };
+
+  int vocab_;
+  std::vector<Part> parts_;
+  std::unordered_map<SequenceId, Returned> returned_;
+};
+
+// Whether the tree has a node that was drawn. That there is one is known before any is drawn.
+bool draws(const DraftTree& tree);
+// The numbers of the requests that draft, and of those whose drafters only read tokens.
+struct Apart {
+  std::vector<int> drafting, reading;
+};
+Apart apart(std::span<const DraftRequest> requests);
+
+// The option "drafters": `meaning` says what they are for.
+Option drafters_option(const std::string& meaning);
+// Throws Error for a list of none or of more than eight drafters, for a combination inside one of its kind, and for
+// components nested more than four deep.
+void expect_parts(const nlohmann::json& config);
+// Entry::unite of a drafter whose trees are those of its parts: what all of them may propose, the largest least shape,
+// and confidence where every part serves it.
+void unite_parts(Needs& own, std::span<const Needs> parts, const nlohmann::json& config);
+
+}  // namespace foretoken

@@ -24,6 +24,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("suffix", suffix());
   registries.drafters.add("recycling", recycling());
   registries.drafters.add("longest", longest());
+  registries.drafters.add("first_hit", first_hit());
 
   registries.policies.add("fixed", fixed());
 }

@@ -26,6 +26,7 @@ Entry<Drafter> early_exit();
 Entry<Drafter> suffix();
 Entry<Drafter> recycling();
 Entry<Drafter> longest();
+Entry<Drafter> first_hit();
 
 Entry<LengthPolicy> fixed();
 

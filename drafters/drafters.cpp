@@ -25,6 +25,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("recycling", recycling());
   registries.drafters.add("longest", longest());
   registries.drafters.add("first_hit", first_hit());
+  registries.drafters.add("merge", merge());
 
   registries.policies.add("fixed", fixed());
 }

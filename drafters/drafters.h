@@ -27,6 +27,7 @@ Entry<Drafter> suffix();
 Entry<Drafter> recycling();
 Entry<Drafter> longest();
 Entry<Drafter> first_hit();
+Entry<Drafter> merge();
 
 Entry<LengthPolicy> fixed();
 

@@ -26,6 +26,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("longest", longest());
   registries.drafters.add("first_hit", first_hit());
   registries.drafters.add("merge", merge());
+  registries.drafters.add("bandit", bandit());
 
   registries.policies.add("fixed", fixed());
 }

@@ -28,6 +28,7 @@ Entry<Drafter> recycling();
 Entry<Drafter> longest();
 Entry<Drafter> first_hit();
 Entry<Drafter> merge();
+Entry<Drafter> bandit();
 
 Entry<LengthPolicy> fixed();
 

@@ -111,6 +111,7 @@ class Bandit : public Drafter {
       parts_.draft(k, requests, asked, trees);
     }
     for (std::size_t i = 0; i < trees.size(); ++i) parts_.returns(requests[i], arm, trees[i]);
+    parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }

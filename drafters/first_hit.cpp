@@ -26,6 +26,7 @@ class FirstHit : public Drafter {
         return length[std::size_t(i)] >= std::min(least_, requests[std::size_t(i)].budget.chain());
       });
     }
+    parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }

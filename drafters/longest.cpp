@@ -28,6 +28,7 @@ class Longest : public Drafter {
         parts_.returns(requests[i], k, best[i]);
       }
     }
+    parts_.bare_where_pages_lacked(requests, best);
     return best;
   }
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }

@@ -50,6 +50,7 @@ class Merge : public Drafter {
       for (std::size_t i = 0; i < trees.size(); ++i) add(found[i], most[i], trees[i]);
     }
     copy_draws(trees);
+    parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }

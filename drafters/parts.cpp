@@ -35,9 +35,13 @@ int levels(const DraftTree& tree) {
 }  // namespace
 
 Parts::Parts(Host& host, const nlohmann::json& configs) : vocab_(host.target().vocab) {
-  for (const nlohmann::json& config : configs)
+  for (const nlohmann::json& config : configs) {
+    const std::size_t before = host.caches().size();
     parts_.push_back(
         {"the drafter '" + config.at("name").get<std::string>() + "'", host.needs_of(config), host.drafter(config)});
+    const auto own = host.caches().subspan(before);
+    parts_.back().caches.assign(own.begin(), own.end());
+  }
 }
 
 std::vector<DraftTree> Parts::draft(int k, std::span<const DraftRequest> requests) {
@@ -53,6 +57,9 @@ std::vector<DraftTree> Parts::draft(int k, std::span<const DraftRequest> request
     expect_tree(trees[i],
                 {requests[i].sequence->last(), requests[i].budget, vocab_, part.needs.proposes, part.needs.proposes},
                 part.who);
+  for (const DraftRequest& r : requests)
+    if (std::ranges::any_of(part.caches, [&](const auto& c) { return c->lacked_pages(*r.sequence); }))
+      lacking_.insert(r.sequence->id);
   return trees;
 }
 
@@ -67,6 +74,15 @@ void Parts::draft(int k, std::span<const DraftRequest> requests, std::span<const
 int Parts::length(int k, const DraftRequest& r, const DraftTree& tree) const {
   if (tree.nodes == 1) return 0;
   return draws(tree) && (needs(k).waits || r.budget.confidence > 0) ? r.budget.depth : levels(tree);
+}
+
+void Parts::bare_where_pages_lacked(std::span<const DraftRequest> requests, std::span<DraftTree> trees) {
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    if (!lacking_.contains(requests[i].sequence->id)) continue;
+    trees[i].nodes = 1;
+    trees[i].q.distributions.clear();
+  }
+  lacking_.clear();
 }
 
 void Parts::observe(std::span<const Outcome> outcomes) {
@@ -84,6 +100,7 @@ void Parts::observe_step(const StepReport& report) {
 
 void Parts::forget(const Sequence& sequence) {
   returned_.erase(sequence.id);
+  lacking_.erase(sequence.id);
   for (const Part& part : parts_) part.drafter->forget(sequence);
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "framework/components/host.h"
@@ -28,6 +29,9 @@ class Parts {
   // budget asks for confidence, or the part waits for the device) has those of its budget, however long it became.
   int length(int k, const DraftRequest& r, const DraftTree& tree) const;
 
+  // Bare roots for the requests whose pages did not suffice for the model of a part that was asked since the last call.
+  // Another part's tree in its place would make the proposal depend on what other sequences hold.
+  void bare_where_pages_lacked(std::span<const DraftRequest> requests, std::span<DraftTree> trees);
   // The request's tree will be `tree`, as part k drew it.
   void returns(const DraftRequest& r, int k, const DraftTree& tree) { returned_[r.sequence->id] = {k, tree.parents}; }
   // To the part that drew the tree, and to those that read trees of others (Needs::any_tree).
@@ -40,6 +44,7 @@ class Parts {
     std::string who;  // "the drafter 'ngram'"
     Needs needs;
     std::unique_ptr<Drafter> drafter;
+    std::vector<std::shared_ptr<CachedModel>> caches = {};  // of its models
   };
   struct Returned {
     int part;
@@ -49,6 +54,7 @@ class Parts {
   int vocab_;
   std::vector<Part> parts_;
   std::unordered_map<SequenceId, Returned> returned_;
+  std::unordered_set<SequenceId> lacking_;
 };
 
 // Whether the tree has a node that was drawn. That there is one is known before any is drawn.

@@ -176,7 +176,7 @@ class Afterwards {
   // The drafter does not know the sequence, whose id is that of a former one with another text; then it ends so. It is
   // forgotten at another address.
   void expect_unknown(const Sequence& again, Finish end) const {
-    const std::string how = difference_of(again, false);
+    const std::string how = difference_of(again, shorter_ && host_.caches().size() > 1);
     Sequence ended = again;
     ended.finish = end;
     life_.drafter->forget(ended);
@@ -203,7 +203,7 @@ class Afterwards {
   const Fresh& fresh_;
   TargetStates& states_;
   const Host& host_;
-  bool shorter_;  // pages are short: a tree of fewer nodes is not compared where two sequences share them
+  bool shorter_;  // pages are short: a tree of fewer nodes is not compared where two sequences or models share them
   Finding& f_;
 };
 

@@ -26,8 +26,8 @@ struct ModelInfo;
 
 struct Option {
   std::string name;
-  // "integer", "number", "string", "boolean", "list", "list or name" (of a list), "path", "path or object" and "head" (a
-  // directory; or an object that the drafter reads), "model" (ModelChoice); or "shape", "dtype" and "kv_dtype": what
+  // "integer", "number", "string", "boolean", "list", "list or name" (of a list), "path", "path or object" and "head"
+  // (a directory; or an object that the drafter reads), "model" (ModelChoice); or "shape", "dtype" and "kv_dtype": what
   // the model of the option `of` is inflated to, and the types of its weights and of its cache; or "drafter", "policy"
   // and "verifier": a component of its own, {"name": NAME, options}, checked and completed as one is, for
   // Host::drafter and the like; or "drafters": a list of drafters

@@ -2,9 +2,11 @@
 // own prompt and output and in the outputs of past requests. Both are suffix trees with counts; of each the most
 // probable tree of guesses is made, and the one that promises more accepted tokens is proposed. It has no model and
 // draws nothing: every guess is certain. A token of a request costs one suffix in its own tree when it is new, and one
-// in the shared tree when the request has ended.
+// in the shared tree when the request has ended. No draw must judge a guess that it made itself: a sampled request gets
+// none from the shared tree while an output of its seed and stream is there, as of an earlier engine of a sweep.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -51,12 +53,20 @@ class OwnText {
   int counted_ = 0;
 };
 
+// None at temperature 0, where draws change no output.
+std::optional<SharedOutputs::Source> source_of(const Sequence& s) {
+  if (s.sampling.temperature == 0) return std::nullopt;
+  return SharedOutputs::Source{s.sampling.seed, s.stream};
+}
+
 class Suffix : public Drafter {
  public:
   // `shared`: null where the own tokens are all that is known.
   Suffix(Backend& backend, int longest, const PathLimits& limits, std::shared_ptr<SharedOutputs> shared, bool learns)
       : backend_(backend), longest_(longest), limits_(limits), shared_(std::move(shared)), learns_(learns) {
-    if (shared_) began_ = shared_->books().tokens;
+    if (!shared_) return;
+    const SharedOutputs::Books books = shared_->books();
+    began_ = books.tokens, evicted_before_ = books.evicted;
   }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -67,9 +77,11 @@ class Suffix : public Drafter {
     for (std::size_t i = 0; i < requests.size(); ++i)
       if (requests[i].budget.drafts()) guesses_[i] = own_guesses(requests[i]);
     if (shared_)
-      shared_->read([&](const SuffixTree& tree) {
+      shared_->read([&](const SuffixTree& tree, const SharedOutputs::Sources& sources) {
         for (const DraftRequest& r : requests) prefetch_last(tree, r.sequence->tokens);
-        for (std::size_t i = 0; i < requests.size(); ++i) better_of_shared(tree, requests[i], guesses_[i]);
+        for (std::size_t i = 0; i < requests.size(); ++i)
+          if (const auto drawn = source_of(*requests[i].sequence); !drawn || !sources.contains(*drawn))
+            better_of_shared(tree, requests[i], guesses_[i]);
       });
     for (std::size_t i = 0; i < trees.size(); ++i)
       for (const Guesses::Node& node : guesses_[i].nodes) trees[i].guess(node.parent + 1, node.token);
@@ -80,7 +92,7 @@ class Suffix : public Drafter {
     if (sequence.running()) return;  // what is kept takes no pages
     own_.erase(sequence.id);
     if (shared_ && learns_ && sequence.finish != Finish::failed)
-      shared_->add(std::span(sequence.tokens).subspan(std::size_t(sequence.prompt_length)));
+      shared_->add(std::span(sequence.tokens).subspan(std::size_t(sequence.prompt_length)), source_of(sequence));
   }
 
   std::string notice() const override {
@@ -90,8 +102,8 @@ class Suffix : public Drafter {
     if (began_ > 0) text = "began with " + std::to_string(began_) + " tokens of outputs of earlier engines";
     if (!learns_ && books.outputs == 0)
       text = "read an index without outputs and adds none; let a run that learns and keeps its index go before";
-    if (books.evicted > 0)
-      text += (text.empty() ? "" : ", and ") + ("evicted " + std::to_string(books.evicted)) +
+    if (const std::int64_t evicted = books.evicted - evicted_before_; evicted > 0)
+      text += (text.empty() ? "" : ", and ") + ("evicted " + std::to_string(evicted)) +
               " tokens of the oldest outputs, since its index was full; raise 'tokens' to keep more";
     return text.empty() ? text : "the drafter 'suffix' " + text;
   }
@@ -115,7 +127,7 @@ class Suffix : public Drafter {
   PathLimits limits_;
   std::shared_ptr<SharedOutputs> shared_;
   bool learns_;
-  std::int64_t began_ = 0;  // tokens that the shared index had
+  std::int64_t began_ = 0, evicted_before_ = 0;  // tokens that the shared index had, and had evicted
   std::unordered_map<SequenceId, OwnText> own_;
   std::vector<Guesses> guesses_;
 };

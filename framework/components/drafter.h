@@ -82,10 +82,11 @@ class Drafter {
   using Traits = Needs;
   virtual ~Drafter() = default;
   // One tree per request, in order, each within its budget. Whether a node exists must be decided before its token is
-  // drawn, never by its own token; otherwise the output distribution changes. If it throws, it is called again with
-  // each request alone and the same draws; only the requests for which it throws again fail, and it is then called with
-  // the others together. A throw for no single request is an Error of the
-  // whole step.
+  // drawn, never by its own token; otherwise the output distribution changes. So it does where guesses follow from what
+  // another request with the same seed and stream did, in this engine or, by what is kept, in an earlier one: the draws
+  // that judge them are those that made them. If it throws, it is called again with each request alone and the same
+  // draws; only the requests for which it throws again fail, and it is then called with the others together. A throw
+  // for no single request is an Error of the whole step.
   virtual std::vector<DraftTree> draft(std::span<const DraftRequest> requests) = 0;
   // After a step: called once for each sequence that was verified, with its outcome alone. If it throws, that sequence
   // fails; the others' outcomes are observed once all the same. Work for many sequences at once belongs in draft().

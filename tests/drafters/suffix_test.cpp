@@ -151,7 +151,7 @@ TEST_P(RandomTexts, GuessesOfPastOutputsAreTheMostProbableByCounting) {
     for (int k = 0; k < 1 + i % 5; ++k) outputs.push_back(text(1 + int(random() % 90))), index.add(outputs.back());
     Text t = text(12);
     t.insert(t.end(), outputs[0].begin(), outputs[0].begin() + std::ptrdiff_t(outputs[0].size() / 2));
-    index.read([&](const SuffixTree& tree) {
+    index.read([&](const SuffixTree& tree, const auto&) {
       const Guesses guesses = likely_paths({tree, t, int(t.size()), l.longest}, l.limits, l.budget);
       expect_best(guesses, {outputs, t, false}, l.longest, l.limits, l.budget);
       guessed += int(guesses.nodes.size());
@@ -259,6 +259,30 @@ TEST(Suffix, AKeptIndexOutlivesTheEngine) {
   EXPECT_EQ(LookupByHand({{"name", "suffix"}, {"keep", true}, {"tokens", 7}}, kept).tree({2, 3}, {9, 8}), Nodes{});
 }
 
+// Else a second run with these draws would accept, of two equally probable tokens, the one that they had chosen.
+TEST(Suffix, NoGuessFollowsFromTheDrawsThatJudgeIt) {
+  LookupByHand of({{"name", "suffix"}, {"tokens", 6}});
+  const auto guesses = [&](std::uint64_t seed, std::uint64_t stream, float temperature) {
+    Sequence s = LookupByHand::sequence({2, 3}, 77);
+    s.sampling.temperature = temperature, s.sampling.seed = seed, s.stream = stream;
+    const Nodes all = LookupByHand::nodes(of.draft(s, {9, 8}));
+    s.finish = Finish::failed, of.drafter().forget(s);
+    return int(all.size());
+  };
+  const auto finish = [&](float temperature) {
+    Sequence s = LookupByHand::sequence(kOutput, 78);
+    s.sampling.temperature = temperature, s.sampling.seed = 4, s.stream = 5, s.finish = Finish::length;
+    of.drafter().forget(s);
+  };
+  finish(1);
+  EXPECT_EQ(guesses(4, 5, 1), 0);
+  EXPECT_EQ(guesses(4, 6, 1), 2);
+  EXPECT_EQ(guesses(3, 5, 1), 2);
+  EXPECT_EQ(guesses(4, 5, 0), 2) << "draws change nothing";
+  finish(0);  // evicts the other one
+  EXPECT_EQ(guesses(4, 5, 1), 2);
+}
+
 TEST(Suffix, EnginesOfSeveralThreadsMayShareAKeptIndex) {
   const auto kept = std::make_shared<Kept>();
   std::vector<std::thread> threads;
@@ -275,9 +299,9 @@ TEST(Suffix, EnginesOfSeveralThreadsMayShareAKeptIndex) {
     });
   for (std::thread& t : threads) t.join();
   LookupByHand of({{"name", "suffix"}, {"keep", true}, {"tokens", 400}}, kept);
-  EXPECT_EQ(of.notice(),
-            "the drafter 'suffix' began with 400 tokens of outputs of earlier engines, and evicted 9600 tokens of the "
-            "oldest outputs, since its index was full; raise 'tokens' to keep more");
+  EXPECT_EQ(of.notice(), "the drafter 'suffix' began with 400 tokens of outputs of earlier engines");
+  of.finish({1, 2}, 0);  // what others evicted is not its own
+  EXPECT_TRUE(says(of.notice(), "began with 400 tokens", "and evicted 25 tokens of the oldest outputs"));
 }
 
 TEST(Suffix, OptionsThatContradictOneAnotherAreRefused) {

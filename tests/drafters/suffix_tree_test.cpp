@@ -90,7 +90,7 @@ TEST_P(Outputs, CountsAreThoseOfAllOccurrencesWhileOutputsComeAndGo) {
     ASSERT_EQ(books.outputs, std::int64_t(held.size()));
     ASSERT_EQ(books.tokens, held_tokens);
     ASSERT_EQ(books.evicted, evicted);
-    index.read([&](const SuffixTree& tree) { expect_all_counts(tree, held, alphabet); });
+    index.read([&](const SuffixTree& tree, const auto&) { expect_all_counts(tree, held, alphabet); });
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(evicted, 300);
@@ -102,7 +102,7 @@ TEST(SuffixTree, ByHand) {
   SharedOutputs index(4, 100);
   index.add(Text{1, 2, 3, 1, 2, 4});
   index.add(Text{5, 1, 2, 4});
-  index.read([](const SuffixTree& tree) {
+  index.read([](const SuffixTree& tree, const auto&) {
     const auto place = *tree.find(Text{1, 2});
     EXPECT_EQ(tree.count(place), 3u);
     std::vector<SuffixTree::Child> children;
@@ -149,7 +149,7 @@ TEST(SuffixTree, ThreadsMayShareIt) {
       for (int i = 0; i < 300; ++i) {
         const Text text = random_text(random, 20, 3);
         index.add(text);
-        index.read([&](const SuffixTree& tree) {
+        index.read([&](const SuffixTree& tree, const auto&) {
           std::uint32_t sum = 0;
           std::vector<SuffixTree::Child> children;
           tree.children({}, 8, 0, children);

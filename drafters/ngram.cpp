@@ -28,17 +28,21 @@ class Ngram : public Drafter {
     found_.resize(std::size_t(longest_));
     for (std::vector<int>& ends : found_) ends.clear();
     int left = candidates_;
+    const auto enough = [&](int end) {
+      left -= add(tree, tokens, end, budget);
+      return left == 0 || tree.nodes == budget.nodes;
+    };
     for (int end = latest(tokens, int(tokens.size())); end > 0; end = latest(tokens, end)) {
       const int n = match(tokens, end);
       if (n == longest_) {
-        if (add(tree, tokens, end, budget) && --left == 0) return;
+        if (enough(end)) return;
       } else if (n >= shortest_ && (candidates_ > 1 || found_[std::size_t(n)].empty())) {
         found_[std::size_t(n)].push_back(end);
       }
     }
     for (int n = longest_ - 1; n >= shortest_; --n)
       for (const int end : found_[std::size_t(n)])
-        if (add(tree, tokens, end, budget) && --left == 0) return;
+        if (enough(end)) return;
   }
 
   // The greatest end < `before` such that tokens[end - 1] is the last token; 0: none. The inner loop has no branch, so

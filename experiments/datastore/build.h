@@ -21,7 +21,7 @@ struct DatastoreFacts {
 
 // Each text, and each line of a .jsonl file, is a document, and no match crosses from one into another. A line's text
 // is its "text", or its "prompt", "question" or "turns"; those are read one after another as documents of their own.
-// All tokens are in memory meanwhile, about 20 bytes each. A file that cannot be read, a line without a text, or texts
+// All tokens are in memory meanwhile, about 30 bytes each. A file that cannot be read, a line without a text, or texts
 // without tokens are an Error.
 DatastoreFacts build_datastore(const DatastoreOptions& options);
 

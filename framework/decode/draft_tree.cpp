@@ -60,7 +60,7 @@ int DraftTree::guess(int parent, Token token, Drawn how) {
 }
 int DraftTree::match(int parent, Token token) const {
   int n = parent + 1;
-  while (n < nodes && !(*parents.row<std::int32_t>(n) == parent && *known.row<Token>(n) == token)) ++n;
+  while (n < nodes && !(*parents.row<std::int32_t>(n) == parent && *known.row<Token>(n) == token && !aside(n))) ++n;
   return n < nodes ? n : -1;
 }
 

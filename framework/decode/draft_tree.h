@@ -78,8 +78,8 @@ struct DraftTree {
   int grow(int parent, Drawn how);
   // Adds a guess whose token the host knows; returns its index. An Error as grow().
   int guess(int parent, Token token, Drawn how = Drawn::certain);
-  // The first child of `parent` whose token the host knows to be `token`, -1 where there is none: so that paths with a
-  // common beginning share its nodes.
+  // The first child of `parent`, not one aside, whose token the host knows to be `token`, -1 where there is none: so
+  // that paths with a common beginning share its nodes.
   int match(int parent, Token token) const;
   bool aside(int n) const { return Drawn(*q.drawn.row<std::uint8_t>(n)) == Drawn::aside; }
   // Whether its token was drawn: neither a guess nor aside.

@@ -53,7 +53,7 @@ TEST(DraftTreeTest, trees_of_a_batch_use_their_own_rows) {
 
 TEST(DraftTreeTest, match_finds_the_first_child_of_that_token) {
   const auto backend = make_reference_backend();
-  DraftTree tree = DraftTree::rooted(*backend, 7, Budget{6, 5});
+  DraftTree tree = DraftTree::rooted(*backend, 7, Budget{7, 5});
   EXPECT_EQ(tree.match(0, 7), -1);  // the root is no child
   const int a = tree.guess(0, 1), b = tree.guess(0, 2), c = tree.guess(b, 1), again = tree.guess(0, 2);
   EXPECT_EQ(tree.match(0, 1), a);
@@ -61,7 +61,8 @@ TEST(DraftTreeTest, match_finds_the_first_child_of_that_token) {
   EXPECT_EQ(tree.match(b, 1), c);
   EXPECT_EQ(tree.match(a, 1), -1);
   EXPECT_EQ(tree.match(again, 1), -1);
-  tree.grow(0, Drawn::chain);  // its token is the device's
+  tree.guess(0, 3, Drawn::aside);  // no guess may stand below it
+  tree.grow(0, Drawn::chain);      // its token is the device's
   EXPECT_EQ(tree.match(0, 3), -1);
 }
 

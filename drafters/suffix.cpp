@@ -82,6 +82,8 @@ class Suffix : public Drafter {
         for (std::size_t i = 0; i < requests.size(); ++i)
           if (const auto drawn = source_of(*requests[i].sequence); !drawn || !sources.contains(*drawn))
             better_of_shared(tree, requests[i], guesses_[i]);
+          else
+            withheld_ += requests[i].budget.drafts();
       });
     for (std::size_t i = 0; i < trees.size(); ++i)
       for (const Guesses::Node& node : guesses_[i].nodes) trees[i].guess(node.parent + 1, node.token);
@@ -102,6 +104,9 @@ class Suffix : public Drafter {
     if (began_ > 0) text = "began with " + std::to_string(began_) + " tokens of outputs of earlier engines";
     if (!learns_ && books.outputs == 0)
       text = "read an index without outputs and adds none; let a run that learns and keeps its index go before";
+    if (withheld_ > 0)
+      text += (text.empty() ? "" : ", and ") + ("used no past outputs in " + std::to_string(withheld_)) +
+              " rounds of sampled requests, since its index had outputs of the same seed and stream";
     if (const std::int64_t evicted = books.evicted - evicted_before_; evicted > 0)
       text += (text.empty() ? "" : ", and ") + ("evicted " + std::to_string(evicted)) +
               " tokens of the oldest outputs, since its index was full; raise 'tokens' to keep more";
@@ -128,6 +133,7 @@ class Suffix : public Drafter {
   std::shared_ptr<SharedOutputs> shared_;
   bool learns_;
   std::int64_t began_ = 0, evicted_before_ = 0;  // tokens that the shared index had, and had evicted
+  std::int64_t withheld_ = 0;                    // rounds of requests to whose draws it owed outputs
   std::unordered_map<SequenceId, OwnText> own_;
   std::vector<Guesses> guesses_;
 };

@@ -275,7 +275,9 @@ TEST(Suffix, NoGuessFollowsFromTheDrawsThatJudgeIt) {
     of.drafter().forget(s);
   };
   finish(1);
+  EXPECT_EQ(of.notice(), "");
   EXPECT_EQ(guesses(4, 5, 1), 0);
+  EXPECT_TRUE(says(of.notice(), "used no past outputs in 1 rounds", "the same seed and stream"));
   EXPECT_EQ(guesses(4, 6, 1), 2);
   EXPECT_EQ(guesses(3, 5, 1), 2);
   EXPECT_EQ(guesses(4, 5, 0), 2) << "draws change nothing";

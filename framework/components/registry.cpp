@@ -134,6 +134,15 @@ template <class Visit> void each_part(const nlohmann::json& config, const std::v
     });
 }
 
+// The same, and the components that their options name, however deep.
+template <class Visit> void each_part_within(const nlohmann::json& config, const std::vector<Option>& options,
+                                             const Entries& all, const Visit& visit) {
+  each_part(config, options, all, [&](const auto& entry, const nlohmann::json& part) {
+    visit(entry, part);
+    each_part_within(part, entry.options, all, visit);
+  });
+}
+
 // What an entry states; of hidden states each once.
 template <class T>
 typename T::Traits stated(const Entry<T>& entry, const nlohmann::json& config, const ModelInfo& target) {
@@ -189,13 +198,14 @@ void nothing_made(const std::string& what, const std::string& name, const std::s
 template <class T> typename T::Traits united_traits(const Entry<T>& entry, const nlohmann::json& config,
                                                     const ModelInfo& target, const Entries& all) {
   typename T::Traits traits = stated(entry, config, target);
+  each_part_within(config, entry.options, all,
+                   [&](const auto& of, const nlohmann::json& part) { include(traits, stated(of, part, target)); });
+  if (!entry.unite) return traits;
   std::vector<typename T::Traits> parts;
   each_part(config, entry.options, all, [&](const auto& of, const nlohmann::json& part) {
-    const auto united = united_traits(of, part, target, all);
-    include(traits, united);
-    if constexpr (std::is_same_v<decltype(united), const typename T::Traits>) parts.push_back(united);
+    if constexpr (std::is_same_v<decltype(of), const Entry<T>&>) parts.push_back(united_traits(of, part, target, all));
   });
-  if (entry.unite) entry.unite(traits, parts, config);
+  entry.unite(traits, parts, config);
   return traits;
 }
 template Needs united_traits(const Entry<Drafter>&, const nlohmann::json&, const ModelInfo&, const Entries&);
@@ -204,10 +214,7 @@ template PolicyTraits united_traits(const Entry<LengthPolicy>&, const nlohmann::
 template Soundness united_traits(const Entry<Verifier>&, const nlohmann::json&, const ModelInfo&, const Entries&);
 
 void allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options, const Entries& all) {
-  each_part(config, options, all, [&](const auto& of, const nlohmann::json& part) {
-    host.allow_part(part);
-    allow_parts(host, part, of.options, all);
-  });
+  each_part_within(config, options, all, [&](const auto&, const nlohmann::json& part) { host.allow_part(part); });
 }
 
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options,

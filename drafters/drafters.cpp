@@ -27,6 +27,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("first_hit", first_hit());
   registries.drafters.add("merge", merge());
   registries.drafters.add("bandit", bandit());
+  registries.drafters.add("window", window());
 
   registries.policies.add("fixed", fixed());
 }

@@ -10,14 +10,16 @@ Needs part_needs(const nlohmann::json& options, const std::string& drafter, cons
 }
 
 std::shared_ptr<Model> kept_part(const LeftOut& left_out, Host& host) {
-  const nlohmann::json numbers{left_out.attention, left_out.feed_forward, left_out.head};
+  const nlohmann::json numbers{left_out.attention, left_out.feed_forward, left_out.head, left_out.pages};
   return kept_with_target<Model>("part", numbers.dump(), host, [&] { return part_of(host.target_model(), left_out); });
 }
 
 std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
-                                      const LeftOut& left_out, Host& host) {
+                                      const LeftOut& left_out, Host& host, PageChoice chosen) {
+  LeftOut all = left_out;
+  all.pages = bool(chosen);
   const Growth growth = chosen_growth(options, drafter, host.target());
-  return growth.make(host, RoundModel(host, host.view_of_target(kept_part(left_out, host))));
+  return growth.make(host, RoundModel(host, host.view_of_target(kept_part(all, host), std::move(chosen))));
 }
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// Drafters whose model is a part of the target, on a view of the target's cache: what they share. This module must not
-// know which sublayers are left out, or why.
+// Drafters whose model is the target or a part of it, on a view of the target's cache: what they share. This module
+// must not know which sublayers or pages are left out, or why.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,7 +13,8 @@ namespace foretoken {
 std::shared_ptr<Model> kept_part(const LeftOut& left_out, Host& host);
 
 Needs part_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
+// `chosen`: what it reads of the target's cache; empty: all.
 std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
-                                      const LeftOut& left_out, Host& host);
+                                      const LeftOut& left_out, Host& host, PageChoice chosen = {});
 
 }  // namespace foretoken

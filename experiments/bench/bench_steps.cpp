@@ -58,6 +58,7 @@ struct Measured {
 struct DraftReads {
   double forwards = 0;  // that attended to the context: those with logits
   double weight_bytes = 0, operations = 0;
+  double left_out = 0;  // rows of the context that they did not attend to (ForwardTotals)
 };
 
 struct Steps {
@@ -131,6 +132,7 @@ void add_reads(const std::vector<ForwardTotals>& before, const Host& host, std::
     drafts[i].forwards += double(to.with_logits - from.with_logits);
     drafts[i].weight_bytes += to.weight_bytes - from.weight_bytes;
     drafts[i].operations += to.row_bytes - from.row_bytes;  // two for a weight of bf16
+    drafts[i].left_out += to.left_out - from.left_out;
   }
 }
 
@@ -196,8 +198,8 @@ void add_roofline(const Scenario& s, Engine& engine, const Steps& steps, const D
   add(double(model.weight_bytes) + slots * double(model.kv.bytes_per_row()), operations_of(target, rows, rows));
   for (std::size_t i = 0; i < steps.drafts.size(); ++i) {
     const DraftReads& d = steps.drafts[i];
-    const double cached = slots * double(engine.host().books()[i]->weights().row_bytes);
-    add((d.weight_bytes + d.forwards * cached) / s.steps, d.operations / s.steps);
+    const double cached = (d.forwards * slots - d.left_out) * double(engine.host().books()[i]->weights().row_bytes);
+    add((d.weight_bytes + cached) / s.steps, d.operations / s.steps);
   }
 }
 

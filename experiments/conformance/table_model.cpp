@@ -80,11 +80,15 @@ std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer&
   const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[row]);
   const std::int32_t visible = layout.visible.data<std::int32_t>()[row];
   std::vector<Token> context;
+  int next = 0;  // the position that the next slot should hold
   const auto see = [&](std::int32_t slot) {
     const auto* key = reinterpret_cast<const float*>(slot_address(kv, kv.keys, table, slot));
     const auto* value = reinterpret_cast<const float*>(slot_address(kv, kv.values, table, slot));
-    const int depth = int(context.size());
-    if (options_.strict && (int(key[1]) != depth || int(value[0]) != depth || key[0] != value[1]))
+    const int at = int(key[1]);
+    const bool may_skip = options_.gaps && slot % kv.page_rows == 0 && at % kv.page_rows == 0;
+    const int depth = may_skip ? std::max(at, next) : next;
+    next = depth + 1;
+    if (options_.strict && (at != depth || int(value[0]) != depth || key[0] != value[1]))
       throw Error("table model: slot " + std::to_string(slot) + " should hold depth " + std::to_string(depth) +
                   " but holds the key of position " + std::to_string(key[1]) + " and the value of position " +
                   std::to_string(value[0]));
@@ -93,9 +97,9 @@ std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer&
   for (std::int32_t s = 0; s < visible; ++s) see(s);
   for (int bit = 0; bit < 64 * layout.words; ++bit)
     if (layout.ancestors.row<std::uint64_t>(row)[bit / 64] >> (bit % 64) & 1u) see(visible + bit);
-  if (options_.strict && int(context.size()) != layout.positions.data<std::int32_t>()[row] + 1)
+  if (options_.strict && next != layout.positions.data<std::int32_t>()[row] + 1)
     throw Error("table model: a row at position " + std::to_string(layout.positions.data<std::int32_t>()[row]) +
-                " sees " + std::to_string(context.size()) + " slots");
+                " sees " + std::to_string(context.size()) + " slots, the last of position " + std::to_string(next - 1));
   return context;
 }
 
@@ -160,6 +164,7 @@ const Ends* TableModel::ends(Backend& backend) {
 std::shared_ptr<Model> TableModel::part(const std::shared_ptr<Model>&, const LeftOut& left_out) {
   Options o = options_;
   if (!o.uniform) o.perturb += 0.5 * double(left_out.attention.size()) + 0.25 * double(left_out.feed_forward.size());
+  o.gaps = left_out.pages;
   if (left_out.head) o.features = int(info_.kv.layers.size() - left_out.attention.size());
   return std::make_shared<TableModel>(o);
 }

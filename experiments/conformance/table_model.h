@@ -28,6 +28,7 @@ class TableModel : public Model {
     int width = 16;                    // of its hidden states, which are hashes of all tokens before
     std::optional<Tap> features = {};  // forwards return this state, and no logits (LeftOut::head)
     bool strict = true;                // a wrong depth or token in the cache is an Error
+    bool gaps = false;                 // whole pages may be missing before a row (LeftOut::pages)
   };
 
   explicit TableModel(const Options& options);

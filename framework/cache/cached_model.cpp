@@ -71,19 +71,19 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
       pool_(pool),
       books_(new_books()),
       layout_(layout_of(cache_)),
-      builder_(backend, window_, pool.trash()) {
+      builder_(backend, window_ > 0, pool.trash()) {
   info().kv.expect_heads(info().name);
 }
 
-CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed)
+CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed, PageChoice chosen)
     : backend_(backend),
       model_(std::move(part)),
-      cache_(viewed),
+      cache_(viewed, std::move(chosen)),
       window_(info().kv.window(info().name)),
       pool_(viewed.pool()),
       books_(new_books()),
       layout_(layout_of(cache_)),
-      builder_(backend, window_, pool_.trash()) {}
+      builder_(backend, window_ > 0, pool_.trash()) {}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   const std::size_t seen = std::size_t(cache_.settle(sequence) + cache_.skip());
@@ -124,7 +124,9 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
     for (const Segment& s : segments) cache_.fed(s.sequence->id).retract();
     throw;
   }
-  books_->add(start, builder_.rows(), builder_.wanted(), model_->read_bytes(inputs.pieces > 0));
+  std::int64_t left_out = 0;
+  for (const KvCache::Held* held : held_) left_out += held->left_out;
+  books_->add(start, builder_.rows(), builder_.wanted(), model_->read_bytes(inputs.pieces > 0), left_out);
   return out;
 }
 
@@ -149,7 +151,9 @@ void CachedModel::feed(std::span<const Segment> segments) {
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
       const KvCache::RowLayout l = held.row_layout(row);
-      builder_.add({l.slot, l.position, l.visible, *tokens.known.row<Token>(at), held.pending.back().drawn, inputs});
+      const int first = window_ > 0 ? held.slot_from(first_position(l.position), cache_.page_rows()) : 0;
+      builder_.add(
+          {l.slot, l.position, l.visible, first, *tokens.known.row<Token>(at), held.pending.back().drawn, inputs});
       inputs += inputs_.pieces;
       return row;
     };
@@ -171,8 +175,10 @@ void CachedModel::feed(std::span<const Segment> segments) {
 }
 
 CachedModel::Inputs CachedModel::stage() {
-  const auto ancestors = [&](int table, int row, int first, std::span<std::uint64_t> words) {
-    held_[std::size_t(table)]->ancestors(firsts_[std::size_t(table)] + row, first, words);
+  const auto ancestors = [&](int table, int row, std::span<std::uint64_t> words) {
+    const KvCache::Held& held = *held_[std::size_t(table)];
+    const int at = firsts_[std::size_t(table)] + row;
+    held.ancestors(at, first_position(held.row_layout(at).position), words);
   };
   const LayoutBuilder::Extent& e = builder_.arrange();
   const LayoutBuilder::Staged s = builder_.stage(books_->memory().staging, inputs_.pieces, ancestors);

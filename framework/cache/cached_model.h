@@ -2,6 +2,7 @@
 // cache lacks, then nodes of a draft tree) into the rows of one forward. This module must not know drafters, verifiers
 // or whether its model is a target.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <unordered_set>
@@ -65,7 +66,7 @@ class CachedModel {
   CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes = true,
               std::vector<Tap> taps = {});
   // With a view of another model's cache, which must outlive it, for a part of that model (part_of).
-  CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed);
+  CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed, PageChoice chosen = {});
 
   const ModelInfo& info() const { return model_->info(); }
   const std::shared_ptr<Model>& model() const { return model_; }
@@ -108,6 +109,7 @@ class CachedModel {
   void feed(std::span<const Segment> segments);
   Inputs stage();
   Output forward(Inputs inputs);
+  int first_position(int position) const { return window_ > 0 ? std::max(0, position + 1 - window_) : 0; }
   std::shared_ptr<ForwardBooks> new_books() const;
 
   Backend& backend_;

@@ -18,9 +18,10 @@ KvCache::KvCache(PagePool& pool, const KvShape& shape, bool reuse_prefixes, int 
   layers_ = std::make_shared<const std::vector<KvLayer>>(shape.in_pages(pool.memory(), page_rows_));
 }
 
-KvCache::KvCache(KvCache& viewed)
+KvCache::KvCache(KvCache& viewed, PageChoice chosen)
     : pool_(viewed.pool_),
       viewed_(&viewed),
+      chosen_(std::move(chosen)),
       reuse_prefixes_(false),
       skip_(viewed.skip_),
       page_rows_(viewed.page_rows_),
@@ -48,12 +49,26 @@ int KvCache::look_again(const Sequence& sequence, Held& held) {
   release(held, held.lent);
   const auto other = viewed_->held_.find(sequence.id);
   if (other == viewed_->held_.end()) {
-    held.table.clear(), held.lent = 0, held.confirmed = 0, held.settled = 0;
+    held = {};
   } else {
-    held.table = other->second.table, held.lent = int(held.table.size()), held.confirmed = other->second.confirmed;
-    held.settled = other->second.settled;
+    borrow(sequence, other->second, held);
   }
   return held.confirmed;
+}
+
+void KvCache::borrow(const Sequence& sequence, const Held& other, Held& held) const {
+  held.confirmed = other.confirmed, held.settled = other.settled, held.left_out = 0;
+  held.chosen.clear(), held.table.clear();
+  auto rest = other.table.begin();
+  if (chosen_) {
+    const int full = other.confirmed / page_rows_;
+    held.chosen = chosen_(sequence, other.confirmed, page_rows_);
+    for (const int page : held.chosen) held.table.push_back(other.table.at(std::size_t(page)));
+    held.left_out = (full - int(held.chosen.size())) * page_rows_;
+    rest += full;
+  }
+  held.table.insert(held.table.end(), rest, other.table.end());
+  held.lent = int(held.table.size());
 }
 
 bool KvCache::outdated(SequenceId id, const Held& held) const {
@@ -133,7 +148,7 @@ void KvCache::expect_reserved(SequenceId id, int rows, const std::string& model)
     throw Error("the model " + model + " is run for sequence " + std::to_string(id) +
                 " with pages of an earlier round, which may be another sequence's by now, since it views the cache of "
                 "another model; call CachedModel::unseen, then reserve, then run in every round");
-  const int all = it == held_.end() ? rows : it->second.confirmed + int(it->second.pending.size()) + rows,
+  const int all = it == held_.end() ? rows : it->second.rows() + rows,
             room = it == held_.end() ? 0 : int(it->second.table.size()) * page_rows_;
   if (all > room)
     throw Error("sequence " + std::to_string(id) + " would have " + std::to_string(all) +
@@ -147,7 +162,7 @@ bool KvCache::reserve(const Sequence& sequence, int rows) {
                 ", which it does not know; call CachedModel::unseen first, then reserve");
   Held& held = held_.at(sequence.id);
   if (outdated(sequence.id, held)) look_again(sequence, held);
-  const int before = int(held.table.size()), wanted = pages_for(held.confirmed + int(held.pending.size()) + rows);
+  const int before = int(held.table.size()), wanted = pages_for(held.rows() + rows);
   while (int(held.table.size()) < wanted) {
     const auto page = pool_.take();
     if (!page) {
@@ -179,7 +194,16 @@ int KvCache::Held::append(int parent, const Source& tokens, int at) {
 
 KvCache::RowLayout KvCache::Held::row_layout(int row) const {
   const PendingRow& r = pending[std::size_t(row)];
-  return {confirmed + row, confirmed + r.depth, confirmed + r.trunk};
+  const int slots = confirmed - left_out;
+  return {slots + row, confirmed + r.depth, slots + r.trunk};
+}
+
+int KvCache::Held::slot_from(int position, int page_rows) const {
+  const int page = position / page_rows, all = int(chosen.size()) + left_out / page_rows;
+  if (page >= all || left_out == 0) return position - left_out;
+  const auto at = std::ranges::lower_bound(chosen, page);
+  const int slot = int(at - chosen.begin()) * page_rows;
+  return at != chosen.end() && *at == page ? slot + position % page_rows : slot;
 }
 
 void KvCache::Held::ancestors(int row, int first, std::span<std::uint64_t> words) const {
@@ -219,7 +243,7 @@ void KvCache::forget(const Sequence& sequence) {
 void KvCache::check() const {
   std::map<PageId, int> uses;
   for (const auto& [id, h] : held_) {
-    const int rows = h.confirmed + int(h.pending.size());
+    const int rows = h.rows();
     if (int(h.table.size()) < pages_for(rows))
       throw Error("cache check: sequence " + std::to_string(id) + " holds " + std::to_string(rows) + " rows in " +
                   std::to_string(h.table.size()) + " pages");

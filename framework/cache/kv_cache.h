@@ -6,6 +6,7 @@
 // whether its model is a target.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,10 @@ namespace foretoken {
 // route.
 constexpr int page_rows_of(int room) { return room < 16 ? room : room / 8 * 8; }
 
+// Which pages a view reads of a sequence that has `confirmed` rows in pages of `page_rows`: their numbers in the
+// sequence's block table, ascending, of those before confirmed / page_rows. Rows behind these are always read.
+using PageChoice = std::function<std::vector<int>(const Sequence& sequence, int confirmed, int page_rows)>;
+
 class KvCache {
  public:
   // `skip`: rows are those of a sequence's tokens without so many at its beginning: 1 for a draft head, which reads
@@ -32,7 +37,8 @@ class KvCache {
   // A view of another cache, which must outlive it: it reads that one's confirmed rows, and has rows of its own behind
   // them, in the pages that the other one has reserved and in further ones. Its rows are never kept, and what they
   // overwrite are rows that no forward of the other cache has written yet.
-  explicit KvCache(KvCache& viewed);
+  // `chosen`: of a view of fewer pages; empty: of all. What is chosen anew counts from the next settle() on.
+  explicit KvCache(KvCache& viewed, PageChoice chosen = {});
   ~KvCache();
   KvCache(const KvCache&) = delete;
 
@@ -52,6 +58,7 @@ class KvCache {
   void expect_reserved(SequenceId id, int rows, const std::string& model) const;
 
   // Of a pending row: the slot of its key, its position, and the slot before which it attends to every slot (Layout).
+  // Keys are rotated at their positions, also where a view of fewer pages has them at earlier slots.
   struct RowLayout {
     std::int32_t slot, position, visible;
     int words() const { return (slot + 1 - visible + 63) / 64; }  // of ancestor bits
@@ -71,6 +78,8 @@ class KvCache {
   struct Held {
     std::vector<PageId> table;
     int lent = 0;               // of a view: its first pages, which are the other cache's
+    std::vector<int> chosen;    // of a view of fewer pages: the numbers of the first ones in the other cache's table
+    int left_out = 0;           // the other rows before the last confirmed ones: a slot is a position less these
     std::uint64_t settled = 0;  // which settle() it is of, of the other cache in a view; 0: none
     std::vector<PendingRow> pending;
     std::vector<Source> sources;  // of pending rows' tokens
@@ -86,6 +95,9 @@ class KvCache {
     // Discards all pending rows; their slots may be overwritten.
     void retract() { pending.clear(), sources.clear(); }
     RowLayout row_layout(int row) const;
+    int rows() const { return confirmed - left_out + int(pending.size()); }  // in `table`
+    // The slot of the first row that the table has from this position on.
+    int slot_from(int position, int page_rows) const;
     // Sets the ancestor bits of a pending row, except those of ancestors at positions before `first`. `words` has at
     // least RowLayout::words() elements, zeros before.
     void ancestors(int row, int first, std::span<std::uint64_t> words) const;
@@ -130,6 +142,7 @@ class KvCache {
   std::span<const Token> page_content(const Sequence& sequence, const Held& held) const;
   int tokens_of(const Sequence& sequence) const { return std::max(0, sequence.length() - skip_); }
   int look_again(const Sequence& sequence, Held& held);
+  void borrow(const Sequence& sequence, const Held& other, Held& held) const;
   bool outdated(SequenceId id, const Held& held) const;
   void find_prefix(const Sequence& sequence, Held& held);
   void keep_path(const Sequence& sequence, Held& held, int limit);
@@ -138,6 +151,7 @@ class KvCache {
 
   PagePool& pool_;
   KvCache* viewed_ = nullptr;
+  PageChoice chosen_;
   bool reuse_prefixes_;
   int skip_;
   int page_rows_;

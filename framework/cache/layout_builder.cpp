@@ -108,7 +108,7 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
   device.deepest = e.deepest, device.longest = e.longest, device.mutual = mutual_;
   if (e.straight.tables > 0)
     device.straight = {e.straight.padded_rows, e.straight.padded_tables, e.straight.deepest, e.straight.longest};
-  if (window_ == 0) device.first = {};
+  if (!windows_) device.first = {};
   if (e.words == 0) device.ancestors = {};
   return {device, known.device, at.device, e.wanted > 0 ? wanted.device : Tensor(), features.device};
 }
@@ -118,11 +118,9 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
 void LayoutBuilder::fill_rows(const Layout& l, const Ancestors& ancestors) const {
   const Extent& e = extent_;
   const auto fill = [&](std::int64_t r, const Row& row, int owner) {
-    const int first = window_ > 0 ? std::max(0, row.position + 1 - window_) : 0;
     *l.positions.row<std::int32_t>(r) = row.position, *l.slots.row<std::int32_t>(r) = row.slot;
-    *l.visible.row<std::int32_t>(r) = row.visible, *l.first.row<std::int32_t>(r) = first;
+    *l.visible.row<std::int32_t>(r) = row.visible, *l.first.row<std::int32_t>(r) = row.first;
     *l.owner.row<std::int32_t>(r) = owner;
-    return first;
   };
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
   for (int n = 0; n < int(order_.size()); ++n) {
@@ -132,8 +130,8 @@ void LayoutBuilder::fill_rows(const Layout& l, const Ancestors& ancestors) const
     for (int k = 0; k < table.rows; ++k) {
       const Row& row = rows_[std::size_t(table.begin + k)];
       const std::int64_t r = places_[std::size_t(table.begin + k)];
-      const int first = fill(r, row, owner);
-      if (e.words > 0) ancestors(i, k, first, {l.ancestors.row<std::uint64_t>(r), std::size_t(e.words)});
+      fill(r, row, owner);
+      if (e.words > 0) ancestors(i, k, {l.ancestors.row<std::uint64_t>(r), std::size_t(e.words)});
     }
   }
   int begin = 0, owner = 0;  // of the part

@@ -17,14 +17,14 @@ class LayoutBuilder {
   // that, it attends to the ancestors whose bits `ancestors` sets.
   struct Row {
     std::int32_t slot = 0, position = 0, visible = 0;
+    std::int32_t first = 0;                 // slots before it are not attended to, of a model with a window
     Token known = -1;                       // -1: absent, or the device has it at `at`
     const Token* at = nullptr;              // device address of a token that the host does not know; else null
     const std::uint64_t* inputs = nullptr;  // device addresses of features, as many as stage() is told
     int words() const { return (slot + 1 - visible + 63) / 64; }  // of ancestor bits
   };
-  // Sets the bits of row `row` of table `table`, both counted as they were added, except those of slots whose positions
-  // are before `first`; `words` are zeros before.
-  using Ancestors = std::function<void(int table, int row, int first, std::span<std::uint64_t> words)>;
+  // Sets the bits of row `row` of table `table`, both counted as they were added; `words` are zeros before.
+  using Ancestors = std::function<void(int table, int row, std::span<std::uint64_t> words)>;
 
   // Rows and block tables, and after padding (Backend::padded); Layout::longest and deepest of them.
   struct Part {
@@ -44,8 +44,8 @@ class LayoutBuilder {
     Tensor features;  // u64 [rows, pieces]: see Backend::recall, zeros in padding; absent where pieces is 0
   };
 
-  // `window`: positions to which a row attends, itself among them; 0: all. `trash`: the page of padding.
-  LayoutBuilder(Backend& backend, int window, PageId trash) : backend_(backend), window_(window), trash_(trash) {}
+  // `windows`: Row::first counts. `trash`: the page of padding.
+  LayoutBuilder(Backend& backend, bool windows, PageId trash) : backend_(backend), windows_(windows), trash_(trash) {}
 
   void clear();
   // A sequence whose pages are these, which must live until stage(); the rows added next are its.
@@ -76,7 +76,7 @@ class LayoutBuilder {
   void fill_wanted(const Tensor& wanted) const;
 
   Backend& backend_;
-  int window_;
+  bool windows_;
   PageId trash_;
   std::vector<Row> rows_;             // as they were added
   std::vector<Table> tables_;         // likewise

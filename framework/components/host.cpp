@@ -40,11 +40,11 @@ std::shared_ptr<Model> Host::load(const ModelChoice& choice) const {
   return model;
 }
 
-std::shared_ptr<CachedModel> Host::view_of_target(std::shared_ptr<Model> part) {
+std::shared_ptr<CachedModel> Host::view_of_target(std::shared_ptr<Model> part, PageChoice chosen) {
   if (!offers_.target_cache)
     throw Error("the cache of the target " + target_.name +
                 " is to be viewed, which this engine does not offer; let Entry::traits state Needs::views_target");
-  return add(std::make_shared<CachedModel>(backend_, std::move(part), *offers_.target_cache));
+  return add(std::make_shared<CachedModel>(backend_, std::move(part), *offers_.target_cache, std::move(chosen)));
 }
 
 std::shared_ptr<CachedModel> Host::cache(std::shared_ptr<Model> model) {

@@ -53,8 +53,8 @@ class Host {
   // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting).
   std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model);
   // A part of the target that views the target's cache (KvCache, part_of): it reads the confirmed rows and drafts
-  // behind them, with nothing to read itself. Needs::views_target must state it.
-  std::shared_ptr<CachedModel> view_of_target(std::shared_ptr<Model> part);
+  // behind them, with nothing to read itself. Needs::views_target must state it. `chosen`: of a view of fewer pages.
+  std::shared_ptr<CachedModel> view_of_target(std::shared_ptr<Model> part, PageChoice chosen = {});
   KvCache* target_cache() const { return offers_.target_cache; }  // null: not offered
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
   // Books for forwards without a cache, as the engine keeps them for caches: their time is counted as drafting, and

@@ -2,10 +2,11 @@
 
 namespace foretoken {
 
-void ForwardBooks::add(Mark begin, int rows, int wanted, std::int64_t weight_bytes) {
+void ForwardBooks::add(Mark begin, int rows, int wanted, std::int64_t weight_bytes, std::int64_t left_out) {
   spans_.emplace_back(begin, backend_.mark());
   ++totals_.forwards, totals_.with_logits += wanted > 0, totals_.rows += rows;
   totals_.weight_bytes += double(weight_bytes), totals_.row_bytes += double(rows) * double(weight_bytes);
+  if (wanted > 0) totals_.left_out += double(left_out);
 }
 
 double ForwardBooks::seconds() {

@@ -23,6 +23,8 @@ struct ForwardTotals {
   std::uint64_t rows = 0;   // without padding
   double weight_bytes = 0;  // that were read
   double row_bytes = 0;     // the same, a forward's bytes counted for each of its rows
+  // Rows of its sequences in the cache that forwards with logits did not read, since a view left their pages out.
+  double left_out = 0;
 };
 
 class ForwardBooks {
@@ -30,9 +32,9 @@ class ForwardBooks {
   ForwardBooks(Backend& backend, std::shared_ptr<ForwardMemory> memory, UsedWeights weights)
       : backend_(backend), memory_(std::move(memory)), weights_(weights) {}
 
-  // A forward that began at `begin` and ends now; `wanted` of its rows have logits, and it read so many bytes of
-  // weights.
-  void add(Mark begin, int rows, int wanted, std::int64_t weight_bytes);
+  // A forward that began at `begin` and ends now; `wanted` of its rows have logits, it read so many bytes of weights,
+  // and did not read so many rows of the cache (ForwardTotals::left_out).
+  void add(Mark begin, int rows, int wanted, std::int64_t weight_bytes, std::int64_t left_out = 0);
   double seconds();  // in forwards since the start; after Backend::synchronize()
   const ForwardTotals& totals() const { return totals_; }
   const UsedWeights& weights() const { return weights_; }

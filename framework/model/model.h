@@ -126,6 +126,8 @@ struct LeftOut {
   std::vector<int> attention, feed_forward;
   // The last norm and the head too: forwards return the residual stream as features, and no logits.
   bool head = false;
+  // Pages of the cache too (PageChoice): what is before a row need not be all of its context.
+  bool pages = false;
 };
 
 class Model {

@@ -16,7 +16,8 @@ using nlohmann::json;
 
 // "bytes" of scenarios with these drafters and lengths, less those of the target alone.
 std::map<std::string, double> read_beside_the_target(const json& drafters) {
-  json scenarios = json::array(), least{{"target", {{"model", "experiments/models/draft"}}}, {"context", 32}};
+  json scenarios = json::array(),
+       least{{"target", {{"model", "experiments/models/draft"}, {"kv_dtype", "f32"}}}, {"context", 32}};
   least["steps"] = 3;
   const auto add = [&](const std::string& name, const json& drafter, int length) {
     json s = least;
@@ -65,6 +66,19 @@ TEST(BenchSteps, CountsTheForwardsOfDrafters) {
   EXPECT_GT(bytes["hydra 3"], 3 * bytes["hydra 1"]) << "later heads read more tokens";
   EXPECT_EQ(bytes["chain 1"], bytes["target"]) << "the draft is the target";
   EXPECT_EQ(bytes["chain 3"], 3 * bytes["chain 1"]);
+}
+
+// The context is 32 tokens, in pages of 16.
+TEST(BenchSteps, CountsThePagesThatAViewReads) {
+  const json window{{"name", "window"}, {"sinks", 0}};
+  auto some = window, all = window;
+  some["window"] = 1, all["window"] = 64;
+  auto bytes = read_beside_the_target({{"some", {some, 1}}, {"all", {all, 1}}, {"all 3", {all, 3}}});
+  EXPECT_EQ(bytes["all"], bytes["target"]) << "the draft is the target";
+  EXPECT_EQ(bytes["all 3"], 3 * bytes["all"]);
+  const double row = 2 * 2 * 2 * 32 * 4;  // layers, keys and values, heads, numbers, f32
+  EXPECT_GE(bytes["all"] - bytes["some"], 32 * row) << "two pages";
+  EXPECT_LE(bytes["all"] - bytes["some"], 48 * row) << "three, once steps have filled another";
 }
 
 }  // namespace

@@ -23,14 +23,14 @@ struct Layouts : testing::Test {
     return {t.values<std::int32_t>().begin(), t.values<std::int32_t>().end()};
   }
   // Bit `row` of each row's ancestors.
-  static void own_bit(int, int row, int, std::span<std::uint64_t> words) { words[0] |= std::uint64_t(1) << row; }
+  static void own_bit(int, int row, std::span<std::uint64_t> words) { words[0] |= std::uint64_t(1) << row; }
   static LayoutBuilder::Row row(int at, int visible, Token token = 1) {
     return {.slot = at, .position = at, .visible = visible, .known = token};
   }
 };
 
 TEST_F(Layouts, TablesThatBranchComeLastAndEachPartIsPadded) {
-  LayoutBuilder b(fours, /*window=*/0, /*trash=*/99);
+  LayoutBuilder b(fours, /*windows=*/false, /*trash=*/99);
   b.clear();
   b.open(first);  // a tree of a root with two children
   b.add(row(4, 5, 10)), b.want();
@@ -72,7 +72,7 @@ TEST_F(Layouts, TablesThatBranchComeLastAndEachPartIsPadded) {
 }
 
 TEST_F(Layouts, AllRowsWantedInOrderNeedNoGather) {
-  LayoutBuilder b(plain, 0, 99);
+  LayoutBuilder b(plain, false, 99);
   b.clear();
   b.open(second);
   b.add(row(2, 3)), b.want();
@@ -84,7 +84,7 @@ TEST_F(Layouts, AllRowsWantedInOrderNeedNoGather) {
 }
 
 TEST_F(Layouts, JoinedRowsSeeOneAnother) {
-  LayoutBuilder b(plain, 0, 99);
+  LayoutBuilder b(plain, false, 99);
   b.clear();
   b.open(second);
   b.add(row(2, 3)), b.add(row(3, 4)), b.add(row(4, 5));
@@ -100,10 +100,12 @@ TEST_F(Layouts, JoinedRowsSeeOneAnother) {
 }
 
 TEST_F(Layouts, AWindowHidesWhatIsBeforeIt) {
-  LayoutBuilder b(plain, /*window=*/3, 99);
+  LayoutBuilder b(plain, /*windows=*/true, 99);
   b.clear();
   b.open(first);
-  b.add(row(1, 2)), b.add(row(5, 6));
+  LayoutBuilder::Row far = row(5, 6);
+  far.first = 3;
+  b.add(row(1, 2)), b.add(far);
   b.arrange();
   Staging staging(plain);
   EXPECT_EQ(ints(b.stage(staging, 0, own_bit).layout.first), (std::vector<int>{0, 3}));
@@ -111,7 +113,7 @@ TEST_F(Layouts, AWindowHidesWhatIsBeforeIt) {
 
 TEST_F(Layouts, FeaturesFollowTheirRows) {
   const std::uint64_t a[] = {1, 2}, c[] = {3, 4};
-  LayoutBuilder b(fours, 0, 99);
+  LayoutBuilder b(fours, false, 99);
   b.clear();
   b.open(first);  // branches, so that it comes last
   b.add({.slot = 3, .position = 3, .visible = 3, .inputs = a});

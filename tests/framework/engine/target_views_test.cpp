@@ -100,6 +100,40 @@ TEST_F(ViewsOfATarget, sampled_outputs_are_those_without_a_draft_where_draws_are
   }
 }
 
+// Sinks and a window that have every page, and then fewer and fewer of them.
+TEST_F(ViewsOfATarget, of_fewer_pages_propose_the_same_where_these_are_all) {
+  configs.drafter = {{"name", "window"}, {"sinks", 0}, {"window", 64}};
+  expect_all_accepted(three());
+  configs.drafter = {{"name", "window"}, {"sinks", 24}, {"window", 24}};
+  expect_all_accepted(three());
+}
+
+TEST_F(ViewsOfATarget, of_fewer_pages_lose_nothing) {
+  const auto sampled = [] {
+    return std::vector<Request>{request({1, 2, 3, 1, 2, 3, 1, 2, 5, 6, 7, 8}, 40, 1), request({7, 7, 7}, 33, 0)};
+  };
+  for (const char* model : {"llama2", "mistral"}) {
+    models.target = tiny_model(*backend, model);
+    configs.verifier = {{"name", "coupled"}};
+    configs.drafter = {{"name", "none"}}, options.pages = 128, options.step_rows = 64;
+    const auto without = serve(sampled());
+    for (const char* growth : {"chain", "tree", "dynamic"}) {
+      configs.drafter = {{"name", "window"}, {"sinks", 1}, {"window", 3}, {"growth", growth}};
+      if (growth == std::string("tree")) configs.drafter["shape"] = {2, 1}, configs.drafter["cut"] = true;
+      configs.verifier = {{"name", growth == std::string("dynamic") ? "target_match" : "coupled"}};
+      for (const int pages : {128, 40}) {
+        options.pages = pages, options.step_rows = pages == 40 ? 8 : 64;
+        drafted = accepted = 0;
+        const auto with = serve(sampled());
+        EXPECT_EQ(with[1], without[1]) << configs.drafter;
+        EXPECT_TRUE(growth == std::string("dynamic") || with[0] == without[0]) << configs.drafter;
+        EXPECT_GT(accepted, 0) << configs.drafter;
+        EXPECT_LT(accepted, drafted - 15) << "otherwise it reads everything: " << configs.drafter;
+      }
+    }
+  }
+}
+
 TEST_F(ViewsOfATarget, bad_options_are_refused_in_one_sentence) {
   const auto refused = [&](const nlohmann::json& drafter) {
     configs.drafter = drafter;

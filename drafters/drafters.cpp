@@ -28,6 +28,8 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("merge", merge());
   registries.drafters.add("bandit", bandit());
   registries.drafters.add("window", window());
+  registries.drafters.add("snapkv", snapkv());
+  registries.drafters.add("h2o", h2o());
 
   registries.policies.add("fixed", fixed());
 }

@@ -30,6 +30,8 @@ Entry<Drafter> first_hit();
 Entry<Drafter> merge();
 Entry<Drafter> bandit();
 Entry<Drafter> window();
+Entry<Drafter> snapkv();
+Entry<Drafter> h2o();
 
 Entry<LengthPolicy> fixed();
 

@@ -125,6 +125,10 @@ class Backend {
     rope_store(q, k, v, kv, layout, frequencies);
     return attend(q, kv, layout, scale);
   }
+  // How much of the softmax of `attend` the rows of each block table put on the slots of each page, over all their
+  // heads: q as of `attend` -> f32 [sequences, table_width], 0 for pages that none of them attends to. For the choice
+  // of pages (SnapKV, arXiv 2404.14469; H2O, 2306.14048).
+  virtual Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
   // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;
   // In place: x = silu(x) + y, the silu of silu_mul. x f32 [rows, n width], y f32 [rows, width], which stands n times

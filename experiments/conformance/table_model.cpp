@@ -119,11 +119,12 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
     k.row<float>(r)[1] = v.row<float>(r)[0] = float(layout.positions.data<std::int32_t>()[r]);
   }
   backend.store(backend.upload(k), backend.upload(v), kv[0], rows.layout);
-  if (!rows.wanted && rows.taps.empty()) return {};
+  if (!rows.wanted && rows.taps.empty() && !rows.mass) return {};
   KvLayer cache = kv[0];
   cache.pool = on_host(backend, cache.pool);
   for (std::size_t i = 0; i < rows.taps.size(); ++i)
     store_tap(backend, backend.upload(states(layout, cache, rows.taps[i])), kv[1 + i], rows.layout);
+  if (rows.mass) add_mass(backend, layout, cache, rows.mass);
   if (!rows.wanted) return {};
   if (options_.features)
     return {{}, backend.gather(backend.upload(states(layout, cache, *options_.features)), rows.wanted)};
@@ -143,6 +144,20 @@ Tensor TableModel::states(const Layout& layout, const KvLayer& kv, Tap tap) cons
     for (int i = 0; i < options_.width; ++i) all.row<float>(r)[i] = float(2 * unit(mix(h + std::uint64_t(i))) - 1);
   }
   return all;
+}
+
+// A number in [0, 1) for each row and page, by all tokens up to the row and by the page's number.
+void TableModel::add_mass(Backend& backend, const Layout& layout, const KvLayer& kv, const Tensor& mass) const {
+  Tensor all = Tensor::host(mass.shape(), DType::f32);
+  backend.copy(mass, all);
+  for (int r = 0; r < layout.rows; ++r) {
+    std::uint64_t h = mix(options_.seed + 55);
+    for (const Token t : read_context(layout, kv, r)) h = mix(h ^ std::uint64_t(t + 2));
+    float* to = all.row<float>(layout.owner.data<std::int32_t>()[r]);
+    for (int page = 0; page * kv.page_rows < layout.visible.data<std::int32_t>()[r]; ++page)
+      to[page] += float(unit(mix(h + std::uint64_t(page))));
+  }
+  backend.copy(all, mass);
 }
 
 const Ends* TableModel::ends(Backend& backend) {

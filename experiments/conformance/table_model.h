@@ -52,6 +52,7 @@ class TableModel : public Model {
 
  private:
   Tensor states(const Layout& layout, const KvLayer& kv, Tap tap) const;
+  void add_mass(Backend& backend, const Layout& layout, const KvLayer& kv, const Tensor& mass) const;
   std::vector<Token> read_context(const Layout& layout, const KvLayer& kv, int row) const;
 
   Options options_;

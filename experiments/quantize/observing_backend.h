@@ -54,6 +54,9 @@ class ObservingBackend final : public Backend {
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
     return device_.attend(q, kv, layout, scale);
   }
+  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
+    return device_.attention_mass(q, kv, layout, scale);
+  }
   Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
   void silu_add(Tensor x, const Tensor& y) override { device_.silu_add(x, y); }
   void add(Tensor x, const Tensor& y) override { device_.add(x, y); }

@@ -130,6 +130,15 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
   return out;
 }
 
+Tensor CachedModel::mass(std::span<const Segment> segments) {
+  struct Asked {
+    bool& on;
+    explicit Asked(bool& flag) : on(flag) { on = true; }
+    ~Asked() { on = false; }
+  } const asked(masses_);
+  return run(segments).mass;
+}
+
 std::shared_ptr<ForwardBooks> CachedModel::new_books() const {
   // What views the target's cache is a part of it, with its weights.
   const UsedWeights weights{model_->serial(), cache_.keeps() ? info().memory() : 0, info().kv.bytes_per_row()};
@@ -203,6 +212,13 @@ Output CachedModel::forward(Inputs in) {
   const auto without_padding = [&](const Tensor& logits) {
     return logits ? logits.rows(0, builder_.wanted()) : Tensor();
   };
+  if (masses_) {  // once in many rounds: not recorded
+    const Tensor zeros = Tensor::host({e.tables, e.width}, DType::f32);
+    std::fill_n(zeros.data<float>(), zeros.elements(), 0.0f);
+    in.rows.mass = backend_.upload(zeros);
+    body();
+    return {{}, {}, in.rows.mass.rows(0, std::int64_t(held_.size()))};
+  }
   if (model_->replays() && e.rows <= kMostRecordedRows) {
     if (e.wanted > 0 && model_->logits())
       in.rows.logits = free_output(backend_, memory.logits, e.wanted, info().vocab, info().vocab);

@@ -87,6 +87,9 @@ class CachedModel {
   // of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab], and their features where the
   // model has some. Their memory is not reused while a Tensor refers to it. `inputs`: the form of Segment::inputs.
   Output run(std::span<const Segment> segments, const RowInputs& inputs = {});
+  // One forward of `chain` tokens of each segment, without trees: f32 [segments, pages], on the device, how much of the
+  // softmax the rows put on each page of their sequence, over all layers and heads (Backend::attention_mass).
+  Tensor mass(std::span<const Segment> segments);
   void forget(const Sequence& sequence) { cache_.forget(sequence), lacking_.erase(sequence.id); }
 
   // The states of the confirmed rows of a sequence that settle() has been called for. Valid until the next settle().
@@ -126,6 +129,7 @@ class CachedModel {
   std::vector<const KvCache::Held*> held_;  // of the segments of the current forward
   std::vector<int> firsts_;                 // their first pending rows
   RowInputs inputs_;                        // of the current forward
+  bool masses_ = false;                     // it computes Rows::mass
 };
 
 }  // namespace foretoken

@@ -56,6 +56,16 @@ int KvCache::look_again(const Sequence& sequence, Held& held) {
   return held.confirmed;
 }
 
+int KvCache::settle_before(const Sequence& sequence, int rows) {
+  if (keeps() || chosen_)
+    throw Error("tokens of sequence " + std::to_string(sequence.id) +
+                " are to be read again in a cache that is no view of all pages of another; use such a view");
+  Held& held = held_[sequence.id];
+  const int pages = std::min(look_again(sequence, held), rows) / page_rows_;
+  held.table.resize(std::size_t(pages)), held.lent = pages, held.confirmed = pages * page_rows_;
+  return held.confirmed;
+}
+
 void KvCache::borrow(const Sequence& sequence, const Held& other, Held& held) const {
   held.confirmed = other.confirmed, held.settled = other.settled, held.left_out = 0;
   held.chosen.clear(), held.table.clear();

@@ -46,6 +46,9 @@ class KvCache {
   // of confirmed tokens, at most length - skip - 1: the last token of a sequence is always fed, since its logits are
   // needed. Of a view: those of the cache that it views, which must have settled in this step.
   int settle(const Sequence& sequence);
+  // Of a view of all pages, in the place of settle(): reads only the pages whose rows are all before row `rows`, so
+  // that the tokens behind them are fed again, to pages of its own. Returns the number of rows that it reads.
+  int settle_before(const Sequence& sequence, int rows);
   // Moves the rows that settle() kept, of all caches of the pool, by one call of Backend::move. To be called before
   // pages are read or written: CachedModel::run does.
   void compact() { pool_.moves().run(); }

@@ -53,27 +53,34 @@ void DecoderLayer::forward(Backend& b, const Tensor& x, const Layout& layout, co
 }
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
-                          const Tensor& frequencies) const {
-  if (q_.parts.empty()) return attend(b, x, qkv_.after_norm(b, x, attention_norm_, epsilon_), layout, kv, frequencies);
+                          const Tensor& frequencies, const Tensor& mass) const {
+  if (q_.parts.empty()) {
+    const Tensor qkv = qkv_.after_norm(b, x, attention_norm_, epsilon_);
+    return attend(b, x, qkv, layout, kv, frequencies, mass);
+  }
   const Tensor q = q_.after_norm(b, x, attention_norm_, epsilon_),
                k_v = kv_.after_norm(b, x, attention_norm_, epsilon_);
   const std::int64_t nkv = std::int64_t(kv_heads_) * head_size_;
-  attend(b, x, q, k_v.columns(0, nkv), k_v.columns(nkv, nkv), layout, kv, frequencies);
+  attend(b, x, q, k_v.columns(0, nkv), k_v.columns(nkv, nkv), layout, kv, frequencies, mass);
 }
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
-                          const Tensor& frequencies) const {
+                          const Tensor& frequencies, const Tensor& mass) const {
   const std::int64_t nq = std::int64_t(heads_) * head_size_, nkv = std::int64_t(kv_heads_) * head_size_;
-  attend(b, x, qkv.columns(0, nq), qkv.columns(nq, nkv), qkv.columns(nq + nkv, nkv), layout, kv, frequencies);
+  attend(b, x, qkv.columns(0, nq), qkv.columns(nq, nkv), qkv.columns(nq + nkv, nkv), layout, kv, frequencies, mass);
 }
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
-                          const KvLayer& kv, const Tensor& frequencies) const {
+                          const KvLayer& kv, const Tensor& frequencies, const Tensor& mass) const {
   if (q_norm_) {
     b.head_norm(q, q_norm_, epsilon_);
     b.head_norm(k, k_norm_, epsilon_);
   }
-  b.linear_add(x, b.rope_attend(q, k, v, kv, layout, frequencies, 1.0f / std::sqrt(float(head_size_))), out_);
+  const float scale = 1.0f / std::sqrt(float(head_size_));
+  if (!mass) return b.linear_add(x, b.rope_attend(q, k, v, kv, layout, frequencies, scale), out_);
+  b.rope_store(q, k, v, kv, layout, frequencies);
+  b.linear_add(x, b.attend(q, kv, layout, scale), out_);
+  b.add(mass, b.attention_mass(q, kv, layout, scale));
 }
 
 void DecoderLayer::keep(Backend& b, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,

@@ -28,11 +28,11 @@ class DecoderLayer {
   void forward(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
                const Tensor& frequencies) const;
   // The first sublayer alone, of its own projections, or of q, k and v [rows, (heads + 2 kv_heads) head_size], side by
-  // side; q and k are changed.
-  void attend(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
-              const Tensor& frequencies) const;
+  // side; q and k are changed. `mass`: Rows::mass.
+  void attend(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv, const Tensor& frequencies,
+              const Tensor& mass = {}) const;
   void attend(Backend& backend, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
-              const Tensor& frequencies) const;
+              const Tensor& frequencies, const Tensor& mass = {}) const;
   // Keys and values alone, of rows that have no queries: those of rms_norm(x, gain), x f32 [rows, width], which takes
   // the place of the first norm. Of projections that are apart.
   void keep(Backend& backend, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,
@@ -47,7 +47,7 @@ class DecoderLayer {
 
  private:
   void attend(Backend& backend, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
-              const KvLayer& kv, const Tensor& frequencies) const;
+              const KvLayer& kv, const Tensor& frequencies, const Tensor& mass) const;
 
   float epsilon_;
   int heads_, kv_heads_, head_size_;

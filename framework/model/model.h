@@ -91,6 +91,9 @@ struct Rows {
   // The rows of the residual stream at point taps[i] are stored as layer `layers of the model + i` of the cache, whose
   // shape is tap_shape().
   std::span<const Tap> taps = {};
+  // f32 [layout.sequences, layout.table_width], zeros: Backend::attention_mass of all layers is added here. Absent: it
+  // is not computed.
+  Tensor mass = {};
   Tensor inputs = {};  // f32 [rows, width]: features of the rows besides their tokens; absent: there are none
   Tensor features =
       {};  // f32 [n, ModelInfo::width]: the output memory of features of a model that replays; else absent
@@ -110,6 +113,7 @@ struct Output {
   Tensor logits;         // f32 [n, vocab]; absent where n == 0, or not Model::logits()
   Tensor features = {};  // f32 [n, ModelInfo::width]: what a draft head is fed in place of the target's states, where
                          // Model::features(); else absent
+  Tensor mass = {};      // Rows::mass without padding, where a forward was asked for it
 };
 
 // The two ends of a model: what makes a token its first state, and what makes its last state logits.

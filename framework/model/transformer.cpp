@@ -108,7 +108,7 @@ Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLaye
   };
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     keep(Tap(l), x);
-    if (run[l].attention) layers_[l].attend(b, x, rows.layout, kv[l], frequencies_);
+    if (run[l].attention) layers_[l].attend(b, x, rows.layout, kv[l], frequencies_, rows.mass);
     if (run[l].feed_forward) layers_[l].feed_forward(b, x);
   }
   keep(Tap(layers_.size()), x);

@@ -67,10 +67,11 @@ class CudaBackend final : public Backend {
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // attend.cu
   Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                      const Tensor& frequencies, float scale) override;
-  Tensor silu_mul(const Tensor& gate_up) override;              // silu_mul.cu
-  void silu_add(Tensor x, const Tensor& y) override;            // silu_add.cu
-  void add(Tensor x, const Tensor& y) override;                 // add.cu
-  Tensor gather(const Tensor& x, const Tensor& rows) override;  // gather.cu
+  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // mass.cu
+  Tensor silu_mul(const Tensor& gate_up) override;                                                        // silu_mul.cu
+  void silu_add(Tensor x, const Tensor& y) override;                                                      // silu_add.cu
+  void add(Tensor x, const Tensor& y) override;                                                           // add.cu
+  Tensor gather(const Tensor& x, const Tensor& rows) override;                                            // gather.cu
 
   // ---- distributions (distributions.cu) ----
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;

@@ -55,10 +55,11 @@ void read_head(const KvLayer& kv, std::int64_t plane, const std::int32_t* table,
   }
 }
 
-// One head of one row: `out` = softmax(q . k * scale) v over `slots` of kv head h.
-void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
-                 int h, float scale, float* out) {
-  std::vector<double> weights(slots.size()), row(std::size_t(kv.head_size)), sum(std::size_t(kv.head_size), 0.0);
+// softmax(q . k * scale) over `slots` of kv head h, times the mass that is returned.
+double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
+             int h, float scale, std::vector<double>& weights) {
+  std::vector<double> row(std::size_t(kv.head_size));
+  weights.resize(slots.size());
   double peak = -INFINITY, mass = 0;
   for (std::size_t j = 0; j < slots.size(); ++j) {
     read_head(kv, kv.keys, table, slots[j], h, row.data());
@@ -68,6 +69,14 @@ void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, c
     peak = std::max(peak, weights[j]);
   }
   for (double& w : weights) mass += w = std::exp(w - peak);
+  return mass;
+}
+
+// One head of one row: `out` = softmax(q . k * scale) v over `slots` of kv head h.
+void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
+                 int h, float scale, float* out) {
+  std::vector<double> weights, row(std::size_t(kv.head_size)), sum(std::size_t(kv.head_size), 0.0);
+  const double mass = weigh(q, kv, table, slots, h, scale, weights);
   for (std::size_t j = 0; j < slots.size(); ++j) {
     read_head(kv, kv.values, table, slots[j], h, row.data());
     for (std::size_t i = 0; i < row.size(); ++i) sum[i] += weights[j] * row[i];
@@ -167,6 +176,24 @@ Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout
     }
   }
   return y;
+}
+
+Tensor ReferenceBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+  Tensor all = allocate({layout.sequences, layout.table_width}, DType::f32);
+  std::fill_n(all.data<float>(), all.elements(), 0.0f);
+  const int heads = int(q.dim(1)) / kv.head_size;
+  std::vector<double> weights;
+  for (int r = 0; r < layout.rows; ++r) {
+    const std::int32_t owner = layout.owner.data<std::int32_t>()[r], *table = layout.tables.row<std::int32_t>(owner);
+    const std::vector<std::int32_t> slots = seen_slots(layout, r);
+    for (int h = 0; h < heads; ++h) {
+      const double mass = weigh(q.row<float>(r) + std::int64_t(h) * kv.head_size, kv, table, slots,
+                                h / (heads / kv.kv_heads), scale, weights);
+      for (std::size_t j = 0; j < slots.size(); ++j)
+        all.row<float>(owner)[slots[j] / kv.page_rows] += float(weights[j] / mass);
+    }
+  }
+  return all;
 }
 
 Tensor ReferenceBackend::silu_mul(const Tensor& gate_up) {

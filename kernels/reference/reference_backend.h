@@ -18,6 +18,7 @@ class ReferenceBackend : public HostBackend {
   Tensor linear(const Tensor& x, const Weight& w) override;
   void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
+  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
   Tensor silu_mul(const Tensor& gate_up) override;
   void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;

@@ -203,6 +203,49 @@ TEST_P(Parity, attend) {
   }
 }
 
+// A chain, a tree and a row with a window; against the definition: what attend gives where the values of one page alone
+// are ones is the mass on that page.
+TEST_P(Parity, attention_mass) {
+  constexpr int kHeads = 6, kKvHeads = 2, kSize = 20, kRows = 7, kSlots = 60;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
+    Cache cache(3, kSlots, kRows, kKvHeads, kSize, dtype);
+    fill(reference, cache, kSlots, 7);
+    std::vector<ScenarioRow> rows{chain_row(0, 0), chain_row(0, 20), chain_row(0, 59)};
+    rows.push_back({2, 40, 30, 30, {0b10000000001}});  // attends to slots before 30, 30 and 40
+    rows.push_back({2, 42, 31, 30, {0b1000000000001}});
+    const Layout whole = layout_of(rows, cache.tables, 1);
+    const Tensor q = random_tensor({whole.rows, kHeads * kSize}, 8);
+    for (const Layout& layout : {whole, windowed(whole, 9), windowed(whole, 2)}) {
+      const Tensor fast = cpu->attention_mass(q, cache.layers[1], layout, 0.2f),
+                   slow = reference.attention_mass(q, cache.layers[1], layout, 0.2f);
+      ASSERT_EQ(slow.shape(), Shape({3, (kSlots + kRows - 1) / kRows}));
+      EXPECT_LT(distance(fast, slow), 3e-6) << name_of(dtype);
+      for (int table = 0; table < 3; ++table) {
+        double sum = 0;
+        for (const float m : std::span(fast.row<float>(table), std::size_t(fast.dim(1)))) sum += double(m);
+        EXPECT_NEAR(sum, (table == 0 ? 3 : table == 1 ? 0 : 2) * kHeads, 1e-5);
+      }
+    }
+  }
+  Cache cache(1, kSlots, kRows, kKvHeads, kSize, DType::f32);
+  fill(reference, cache, kSlots, 7);
+  const Layout layout = layout_of({chain_row(0, 30), chain_row(0, 44)}, cache.tables, 0);
+  const Tensor q = random_tensor({2, kHeads * kSize}, 8), mass = cpu->attention_mass(q, cache.layers[0], layout, 0.2f);
+  for (int page = 0; page < 8; ++page) {
+    for (int slot = 0; slot < kSlots; ++slot)
+      for (int h = 0; h < kKvHeads; ++h)
+        std::fill_n(reinterpret_cast<float*>(slot_address(cache.layers[0], cache.layers[0].values,
+                                                          cache.tables.row<std::int32_t>(0), slot)) +
+                        h * kRows * kSize,
+                    kSize, slot / kRows == page ? 1.0f : 0.0f);
+    const Tensor y = reference.attend(q, cache.layers[0], layout, 0.2f);
+    double sum = 0;
+    for (int r = 0; r < 2; ++r)
+      for (int h = 0; h < kHeads; ++h) sum += double(y.row<float>(r)[h * kSize]);
+    EXPECT_NEAR(mass.data<float>()[page], sum, 2e-5) << page;
+  }
+}
+
 // Pages that are larger than what a backend looks at at once, and of odd sizes.
 TEST_P(Parity, attend_to_pages_of_any_size) {
   for (const int page_rows : {1, 7, 300, 1000})

@@ -218,6 +218,11 @@ int attention_cluster(std::int64_t shared_memory) {
   return std::min(decode_cluster(shared_memory), stream_cluster(shared_memory));
 }
 
+AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+  expect(q, kv, layout);
+  return work_for(q, q, kv, layout, scale, whole(layout));
+}
+
 Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
   enter();
   expect(q, kv, layout);

@@ -19,6 +19,7 @@
 #include "kernels/cuda/attention/cache_codes.cuh"
 #include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/device.cuh"
+#include "kernels/layout.h"
 
 namespace foretoken {
 
@@ -154,6 +155,9 @@ __device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1
 __device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t row, int head, int chunk) {
   return ((row - work.first_row) * work.heads + head) * work.chunks + chunk;
 }
+
+// Of all rows of a layout, without memory for results: checked, an Error where it cannot be computed.
+AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale);  // attend.cu
 
 // Bytes of the sums of all chunks.
 inline std::int64_t scratch_of(const AttentionWork& w) {

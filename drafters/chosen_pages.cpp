@@ -1,0 +1,176 @@
+#include "drafters/chosen_pages.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+
+#include "drafters/observed_mass.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+// The pages of one sequence. Host work of a choice: a sort of its pages; of a round between choices: a copy of their
+// numbers.
+struct ChosenPages {
+  std::vector<double> mass;  // by page, of the spans so far
+  int span = 0;              // the next one
+  int read = -1;             // the end of the last one; -1: none
+  std::vector<int> pages;
+  int full = 0;  // pages before this one are chosen from, those behind are all read
+};
+using AllChosen = std::unordered_map<SequenceId, ChosenPages>;
+
+PageChoice choice_of(const std::shared_ptr<const AllChosen>& all) {
+  return [all](const Sequence& sequence, int confirmed, int page_rows) {
+    const auto found = all->find(sequence.id);
+    const int full = confirmed / page_rows;
+    std::vector<int> pages;
+    if (found != all->end())  // a cache that is filled anew may still be shorter
+      std::ranges::copy_if(found->second.pages, std::back_inserter(pages), [&](int page) { return page < full; });
+    for (int page = found == all->end() ? 0 : found->second.full; page < full; ++page) pages.push_back(page);
+    return pages;
+  };
+}
+
+class DraftsOnChosenPages : public Drafter {
+ public:
+  DraftsOnChosenPages(Host& host, const PageBudget& budget, std::shared_ptr<AllChosen> all,
+                      std::unique_ptr<Drafter> inner)
+      : budget_(budget), observed_(host), all_(std::move(all)), inner_(std::move(inner)) {}
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> served(requests.begin(), requests.end());
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < served.size(); ++i)
+      if (drafts(served[i])) open.push_back(i);
+    while (!open.empty()) open = observe_next(served, open);
+    return inner_->draft(served);
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
+  void forget(const Sequence& sequence) override {
+    all_->erase(sequence.id);
+    observed_.forget(sequence);
+    inner_->forget(sequence);
+  }
+
+ private:
+  // As RoundModel drafts from the target's cache.
+  bool drafts(const DraftRequest& r) {
+    return r.rows > 0 && r.budget.drafts() && r.sequence->generated() > 0 &&
+           observed_.confirmed(*r.sequence) == r.sequence->length() - 1;
+  }
+
+  // The next span of each of these requests; without one its pages are chosen. Returns those that may have more.
+  std::vector<std::size_t> observe_next(std::vector<DraftRequest>& requests, const std::vector<std::size_t>& open) {
+    std::vector<ObservedMass::Span> spans;
+    std::vector<std::size_t> more, observing;
+    for (const std::size_t i : open) {
+      const Sequence& sequence = *requests[i].sequence;
+      ChosenPages& chosen = (*all_)[sequence.id];
+      if (const auto span = next_span(sequence, chosen))
+        spans.push_back(*span), observing.push_back(i);
+      else
+        choose(sequence, chosen);
+    }
+    const std::vector<std::vector<float>> masses = observed_.observe(spans);
+    for (std::size_t n = 0; n < spans.size(); ++n) {
+      ChosenPages& chosen = all_->at(spans[n].sequence->id);
+      if (masses[n].empty()) {  // without pages for them there is no draft in this round
+        requests[observing[n]].rows = 0;
+        continue;
+      }
+      if (!budget_.accumulates) chosen.mass.clear();
+      chosen.mass.resize(std::max(chosen.mass.size(), masses[n].size()));
+      for (std::size_t page = 0; page < masses[n].size(); ++page) chosen.mass[page] += double(masses[n][page]);
+      chosen.read = spans[n].end;
+      more.push_back(observing[n]);
+    }
+    return more;
+  }
+
+  // The number of tokens before the last choice that is due.
+  int anchor(const Sequence& sequence) const {
+    return sequence.prompt_length + (sequence.generated() - 1) / budget_.every * budget_.every;
+  }
+  int whole_pages(int rows) const { return rows / observed_.page_rows() * observed_.page_rows(); }
+
+  std::optional<ObservedMass::Span> next_span(const Sequence& sequence, ChosenPages& chosen) const {
+    const int last = anchor(sequence);
+    if (last / observed_.page_rows() <= KvCache::pages_of(budget_.budget, observed_.page_rows())) return {};
+    const auto since = [&](int at) { return std::max(0, at - budget_.observed); };
+    if (!budget_.accumulates) {
+      if (chosen.read == last) return {};
+      return ObservedMass::Span{&sequence, since(last), last};
+    }
+    if (chosen.read < 0) chosen.read = whole_pages(since(sequence.prompt_length));
+    for (; sequence.prompt_length + chosen.span * budget_.every <= last; ++chosen.span) {
+      const int end = whole_pages(sequence.prompt_length + chosen.span * budget_.every);
+      if (end > chosen.read) return ObservedMass::Span{&sequence, chosen.read, end};
+    }
+    return {};
+  }
+
+  void choose(const Sequence& sequence, ChosenPages& chosen) const {
+    const int rows = observed_.page_rows(), at = anchor(sequence), most = KvCache::pages_of(budget_.budget, rows);
+    chosen.full = at / rows;
+    chosen.pages.resize(std::size_t(chosen.full));
+    std::iota(chosen.pages.begin(), chosen.pages.end(), 0);
+    if (chosen.full <= most) return;
+    const int first = std::min(chosen.full, KvCache::pages_of(budget_.sinks, rows)),
+              last = std::clamp((at - budget_.window) / rows, first, chosen.full),
+              heavy = std::clamp(most - first - (chosen.full - last), 0, last - first);
+    const auto begin = chosen.pages.begin() + first, end = chosen.pages.begin() + last;
+    chosen.mass.resize(std::max(chosen.mass.size(), std::size_t(chosen.full)));
+    std::stable_sort(begin, end,
+                     [&](int a, int b) { return chosen.mass[std::size_t(a)] > chosen.mass[std::size_t(b)]; });
+    chosen.pages.erase(begin + heavy, end);
+    std::ranges::sort(chosen.pages);
+  }
+
+  PageBudget budget_;
+  mutable ObservedMass observed_;
+  std::shared_ptr<AllChosen> all_;
+  std::unique_ptr<Drafter> inner_;
+};
+
+}  // namespace
+
+std::vector<Option> with_page_options(std::vector<Option> more) {
+  constexpr int kMost = 1 << 30;
+  std::vector<Option> all{
+      {"budget", "integer", 1024, "positions that it reads, in whole pages, and what is newer than the last choice",
+       false, 1, kMost},
+      {"window", "integer", 128, "of them the last ones before the choice, always read", false, 0, kMost},
+      {"every", "integer", 64,
+       "generated tokens after which pages are chosen again, one set for all layers and heads; the first choice is "
+       "behind the prompt",
+       false, 1, kMost}};
+  all.insert(all.end(), more.begin(), more.end());
+  return with_growth_options(all);
+}
+
+PageBudget checked(const PageBudget& b, const std::string& drafter) {
+  if (std::int64_t(b.sinks) + b.window > b.budget)
+    throw Error("the drafter '" + drafter + "' has a budget of " + std::to_string(b.budget) +
+                " positions, but always reads " + std::to_string(b.sinks) + " at the beginning and " +
+                std::to_string(b.window) + " at the end; give it a larger 'budget' or a smaller 'window'");
+  return b;
+}
+
+Needs chosen_pages_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target) {
+  Needs needs = part_needs(options, drafter, target);
+  needs.waits = true;
+  return needs;
+}
+
+std::unique_ptr<Drafter> chosen_pages_drafter(const nlohmann::json& options, const std::string& drafter,
+                                              const PageBudget& budget, Host& host) {
+  const auto all = std::make_shared<AllChosen>();
+  auto inner = part_drafter(options, drafter, {}, host, choice_of(all));
+  return std::make_unique<DraftsOnChosenPages>(host, budget, all, std::move(inner));
+}
+
+}  // namespace foretoken

@@ -128,6 +128,7 @@ class Bandit : public Drafter {
     state().add(tokens, fair && std::isfinite(seconds) ? seconds : 0, options_);
   }
   void forget(const Sequence& sequence) override { parts_.forget(sequence); }
+  std::string notice() const override { return parts_.notice(); }
 
  private:
   static constexpr std::size_t kMostCategories = 256;

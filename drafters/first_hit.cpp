@@ -32,6 +32,7 @@ class FirstHit : public Drafter {
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
   void observe_step(const StepReport& report) override { parts_.observe_step(report); }
   void forget(const Sequence& sequence) override { parts_.forget(sequence); }
+  std::string notice() const override { return parts_.notice(); }
 
  private:
   void keep_longer(int k, const DraftRequest& r, DraftTree& found, int i, std::span<DraftTree> trees,

@@ -34,6 +34,7 @@ class Longest : public Drafter {
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
   void observe_step(const StepReport& report) override { parts_.observe_step(report); }
   void forget(const Sequence& sequence) override { parts_.forget(sequence); }
+  std::string notice() const override { return parts_.notice(); }
 
  private:
   Parts parts_;

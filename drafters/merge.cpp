@@ -17,7 +17,7 @@
 namespace foretoken {
 namespace {
 
-bool drawn_in(const DraftTree& tree, int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)) != Drawn::certain; }
+bool drawn_in(const DraftTree& tree, int n) { return tree.random(n); }
 bool may_draw(const Needs& needs) {
   return std::ranges::any_of(needs.proposes, [](Drawn d) { return d != Drawn::certain; });
 }
@@ -56,6 +56,7 @@ class Merge : public Drafter {
   void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
   void observe_step(const StepReport& report) override { parts_.observe_step(report); }
   void forget(const Sequence& sequence) override { parts_.forget(sequence); }
+  std::string notice() const override { return parts_.notice(); }
 
  private:
   // The most nodes of guesses under a budget, where another drafter draws.
@@ -156,6 +157,11 @@ void unite_merged(Needs& own, std::span<const Needs> parts, const nlohmann::json
     throw Error(
         "the drafter 'merge' has several inner drafters that draw, whose tokens below one node would come from "
         "different distributions; keep one of them, or let the others guess (\"draws\": \"certain\")");
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    if (parts[k].ranks > 0 && !parts[k].any_tree)
+      throw Error(
+          "the drafter 'merge' has the inner drafter " + config.at("drafters")[k].at("name").dump() +
+          ", which learns from its own trees alone and would never see one; try it in 'longest' or 'first_hit'");
   unite_parts(own, parts, config);
   std::ranges::replace(own.proposes, Drawn::chain, Drawn::independent);
 }

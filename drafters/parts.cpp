@@ -98,6 +98,13 @@ void Parts::observe_step(const StepReport& report) {
   for (const Part& part : parts_) part.drafter->observe_step(report);
 }
 
+std::string Parts::notice() const {
+  std::string all;
+  for (const Part& part : parts_)
+    if (const std::string one = part.drafter->notice(); !one.empty()) all += (all.empty() ? "" : "; ") + one;
+  return all;
+}
+
 void Parts::forget(const Sequence& sequence) {
   returned_.erase(sequence.id);
   lacking_.erase(sequence.id);
@@ -106,7 +113,7 @@ void Parts::forget(const Sequence& sequence) {
 
 bool draws(const DraftTree& tree) {
   for (int n = 1; n < tree.nodes; ++n)
-    if (Drawn(*tree.q.drawn.row<std::uint8_t>(n)) != Drawn::certain) return true;
+    if (tree.random(n)) return true;
   return false;
 }
 

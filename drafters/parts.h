@@ -38,6 +38,7 @@ class Parts {
   void observe(std::span<const Outcome> outcomes);
   void observe_step(const StepReport& report);
   void forget(const Sequence& sequence);
+  std::string notice() const;  // of all parts that have something to say
 
  private:
   struct Part {

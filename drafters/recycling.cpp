@@ -99,9 +99,9 @@ class Order {
 
 class Recycling : public Drafter {
  public:
-  // `shared`: null where each request has its own.
-  Recycling(Backend& backend, int ranks, nlohmann::json shape, std::shared_ptr<SharedAdjacency> shared)
-      : backend_(backend), ranks_(ranks), shape_(std::move(shape)), shared_(std::move(shared)) {
+  // `shared`: null where each request has its own. `kept`: it outlives the engine.
+  Recycling(Backend& backend, int ranks, nlohmann::json shape, std::shared_ptr<SharedAdjacency> shared, bool kept)
+      : backend_(backend), ranks_(ranks), shape_(std::move(shape)), shared_(std::move(shared)), kept_(kept) {
     if (shared_) began_ = shared_->with([](Adjacency& a) { return a.size(); });
   }
 
@@ -132,9 +132,12 @@ class Recycling : public Drafter {
   }
 
   std::string notice() const override {
-    return began_ == 0 ? ""
-                       : "the drafter 'recycling' began with the successors of " + std::to_string(began_) +
-                             " tokens from earlier engines";
+    std::string text;
+    if (began_ > 0) text = "began with the successors of " + std::to_string(began_) + " tokens from earlier engines";
+    if (withheld_ > 0)
+      text += (text.empty() ? "" : ", and ") + ("drafted nothing in " + std::to_string(withheld_)) +
+              " rounds of sampled requests, whose draws it may have met in an earlier engine; leave out 'keep' there";
+    return text.empty() ? text : "the drafter 'recycling' " + text;
   }
 
  private:
@@ -143,6 +146,12 @@ class Recycling : public Drafter {
   void grow(DraftTree& tree, const DraftRequest& request, const Adjacency& adjacency) {
     const Budget& budget = request.budget;
     if (!budget.drafts()) return;
+    // An engine that served this request before had the same draws, and what was fed then followed from them: guesses
+    // from it would be judged by the draws that made them.
+    if (kept_ && request.sequence->sampling.temperature > 0) {
+      ++withheld_;
+      return;
+    }
     const auto& order = orders_.try_emplace(budget.depth, shape_, ranks_, budget.depth).first->second.nodes();
     placed_.resize(std::max(placed_.size(), order.size()));
     placed_[0] = {0, adjacency.behind(request.sequence->last())};
@@ -158,7 +167,9 @@ class Recycling : public Drafter {
   nlohmann::json shape_;
   std::map<int, Order> orders_;  // by the depth of the budget
   std::shared_ptr<SharedAdjacency> shared_;
-  std::size_t began_ = 0;  // rows that the shared one had
+  bool kept_;
+  std::size_t began_ = 0;      // rows that the shared one had
+  std::int64_t withheld_ = 0;  // rounds of sampled requests under `kept_`
   std::unordered_map<SequenceId, Adjacency> own_;
   struct Placed {
     int node = 0;
@@ -187,16 +198,19 @@ Entry<Drafter> recycling() {
        {"shape", "list or name", nullptr,
         "of the tree, as draft_tree has it; recycling_80 is the paper's; null: grown under the budget by rank", true},
        {"keep", "boolean", false,
-        "whether what is remembered outlives the engine: later runs of a sweep that keep it, too, begin with it"}},
+        "whether what is remembered outlives the engine: later runs of a sweep that keep it, too, begin with it; "
+        "sampled "
+        "requests then draft nothing"}},
       [](const nlohmann::json& o, Host& host) {
         const int ranks = o.at("k").get<int>();
         expect_ranks(o.at("shape"), ranks);
         auto shared = shared_index<SharedAdjacency>(o, "recycling", std::to_string(ranks) + " successors of each token",
                                                     host, [&] { return std::make_shared<SharedAdjacency>(ranks); });
-        return std::make_unique<Recycling>(host.backend(), ranks, o.at("shape"), std::move(shared));
+        return std::make_unique<Recycling>(host.backend(), ranks, o.at("shape"), std::move(shared),
+                                           o.at("keep").get<bool>());
       },
       [](const nlohmann::json& o, const ModelInfo&) {
-        return Needs{.proposes = {Drawn::certain}, .learns = true, .ranks = o.at("k").get<int>()};
+        return Needs{.proposes = {Drawn::certain}, .learns = true, .ranks = o.at("k").get<int>(), .any_tree = true};
       },
       {{{"k", 3}, {"index", "request"}}, {{"k", 2}, {"shape", {2, 2, 1}}}, {{"keep", true}}}};
 }

@@ -52,11 +52,11 @@ template <class T> struct Entry {
   // conformance kit's. Between them each option of its own has a value that is not its default. Empty: the defaults
   // alone.
   std::vector<nlohmann::json> examples = {};
+  std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
   // Of a drafter that passes on what drafters draw, and the like: what it proposes, serves and asks for, in `own`, from
   // the traits of the parts of its kind that its options name, in order. An Error where it cannot be made of these.
   std::function<void(typename T::Traits& own, std::span<const typename T::Traits> parts, const nlohmann::json& options)>
       unite = {};
-  std::string plugin = "";  // the file it came from, filled in by load_plugin; "" for what is built in
 };
 
 // Everything that is registered, by kind and name.

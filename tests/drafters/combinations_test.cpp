@@ -1,6 +1,7 @@
 // Drafters made of drafters by hand: longest, first_hit and merge over scripted arms.
 #include <gtest/gtest.h>
 
+#include "tests/drafters/lookup_by_hand.h"
 #include "tests/drafters/parts_by_hand.h"
 
 namespace foretoken::test {
@@ -125,6 +126,17 @@ TEST(Combinations, StateWhatTheirPartsPropose) {
   EXPECT_TRUE(needs(made_of("first_hit", {made_of("longest", {arm(0, {{5}}, {{"any_tree", true}})})})).any_tree);
 }
 
+TEST(Combinations, PassOnWhatTheirPartsHaveToSay) {
+  Registries r = conformance::all_registries();
+  const auto kept = std::make_shared<Kept>();
+  LookupByHand learns(json{{"name", "suffix"}, {"keep", true}}, kept);
+  learns.finish({1, 2, 3, 4}, 1);
+  const json part{{"name", "suffix"}, {"keep", true}};
+  for (const char* name : {"longest", "first_hit", "merge", "bandit"})
+    EXPECT_TRUE(says(LookupByHand(r.drafters.complete(made_of(name, {part})), kept).notice(), "began with 3 tokens"))
+        << name;
+}
+
 TEST(Combinations, WhatCannotBeMadeIsOneSentence) {
   ArmLogs logs;
   const Registries r = with_arms(logs);
@@ -143,6 +155,9 @@ TEST(Combinations, WhatCannotBeMadeIsOneSentence) {
   ArmLogs more;
   EXPECT_TRUE(says(refusal(made_of("merge", {a, draws, draws})),
                    "the drafter 'merge' has several inner drafters that draw", "keep one of them"));
+  EXPECT_TRUE(
+      says(refusal(made_of("merge", {a, {{"name", "lookahead"}}})), "\"lookahead\", which learns from its own"));
+  EXPECT_EQ(refusal(made_of("merge", {a, {{"name", "recycling"}}})), "");
   EXPECT_TRUE(says(refusal(made_of("bandit", {a}, {{"rule", "ucb2"}})), "no rule 'ucb2'", "ucb, thompson"));
 }
 

@@ -92,6 +92,20 @@ TEST(Recycling, WhatIsKeptOutlivesTheEngine) {
   EXPECT_EQ(RecyclingByHand(json{{"k", 2}}, kept).tree({1}, {9, 1}), Nodes{});
 }
 
+// What was fed for other requests followed from this one's draws, where an earlier engine served it.
+TEST(Recycling, SampledRequestsDraftNothingFromWhatIsKept) {
+  for (const bool keep : {false, true}) {
+    RecyclingByHand of(json{{"k", 2}, {"keep", keep}}, std::make_shared<Kept>());
+    of.feed(7, {1}, {{2, 3}});
+    Sequence s = RecyclingByHand::sequence({1}, 9);
+    s.sampling.temperature = 1;
+    EXPECT_EQ(RecyclingByHand::nodes(of.draft(s, {9, 1})).size(), keep ? 0u : 2u);
+    EXPECT_EQ(says(of.notice(), "drafted nothing in 1 rounds of sampled requests"), keep);
+    s.sampling.temperature = 0;
+    EXPECT_EQ(RecyclingByHand::nodes(of.draft(s, {9, 1})).size(), 2u);
+  }
+}
+
 TEST(Recycling, EnginesOfSeveralThreadsMayShareIt) {
   const auto kept = std::make_shared<Kept>();
   std::vector<std::thread> threads;

@@ -109,8 +109,8 @@ class Bandit : public Drafter {
       std::vector<int> asked = reading;  // all models read what their caches lack
       if (k == arm) asked.insert(asked.end(), drafting.begin(), drafting.end());
       parts_.draft(k, requests, asked, trees);
+      for (const int i : asked) parts_.returns(requests[std::size_t(i)], k, trees[std::size_t(i)]);
     }
-    for (std::size_t i = 0; i < trees.size(); ++i) parts_.returns(requests[i], arm, trees[i]);
     parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }

@@ -50,6 +50,7 @@ class DraftsOnChosenPages : public Drafter {
   }
   void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
   void observe_step(const StepReport& report) override { inner_->observe_step(report); }
+  std::string notice() const override { return inner_->notice(); }
   void forget(const Sequence& sequence) override {
     all_->erase(sequence.id);
     observed_.forget(sequence);

@@ -79,9 +79,9 @@ class Merge : public Drafter {
     }
   }
 
-  // The node of the union for node n of a part's tree, below `parent`; -1: it has no room.
+  // The node of the union for node n of a part's tree, below `parent`; -1: it has no room, or is one aside.
   int place(const DraftTree& from, int n, int parent, int most, DraftTree& to) {
-    if (parent < 0) return -1;
+    if (parent < 0 || from.aside(n)) return -1;
     const Token token = *from.known.row<Token>(n);
     if (!drawn_in(from, n)) {
       for (int c = parent + 1; c < to.nodes; ++c)

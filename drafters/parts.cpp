@@ -49,6 +49,8 @@ std::vector<DraftTree> Parts::draft(int k, std::span<const DraftRequest> request
   std::vector<DraftRequest> within(requests.begin(), requests.end());
   for (DraftRequest& r : within) r.draws = r.draws.within(std::uint32_t(k));
   if (within.empty()) return {};
+  for (const DraftRequest& r : within)
+    for (const auto& c : part.caches) c->forget_lack(*r.sequence);
   std::vector<DraftTree> trees = part.drafter->draft(within);
   if (trees.size() != requests.size())
     throw Error(part.who + " returned " + std::to_string(trees.size()) + " trees for " +
@@ -88,7 +90,10 @@ void Parts::bare_where_pages_lacked(std::span<const DraftRequest> requests, std:
 void Parts::observe(std::span<const Outcome> outcomes) {
   for (const Outcome& o : outcomes) {
     const auto at = returned_.find(o.sequence->id);
-    const int drew = at != returned_.end() && at->second.parents.raw() == o.tree->parents.raw() ? at->second.part : -1;
+    const int drew =
+        at != returned_.end() && at->second.parents.raw() == o.tree->parents.raw() && at->second.nodes == o.tree->nodes
+            ? at->second.part
+            : -1;
     for (int k = 0; k < count(); ++k)
       if (k == drew || needs(k).any_tree) parts_[std::size_t(k)].drafter->observe({&o, 1});
   }

@@ -33,7 +33,9 @@ class Parts {
   // Another part's tree in its place would make the proposal depend on what other sequences hold.
   void bare_where_pages_lacked(std::span<const DraftRequest> requests, std::span<DraftTree> trees);
   // The request's tree will be `tree`, as part k drew it.
-  void returns(const DraftRequest& r, int k, const DraftTree& tree) { returned_[r.sequence->id] = {k, tree.parents}; }
+  void returns(const DraftRequest& r, int k, const DraftTree& tree) {
+    returned_[r.sequence->id] = {k, tree.parents, tree.nodes};
+  }
   // To the part that drew the tree, and to those that read trees of others (Needs::any_tree).
   void observe(std::span<const Outcome> outcomes);
   void observe_step(const StepReport& report);
@@ -50,6 +52,7 @@ class Parts {
   struct Returned {
     int part;
     Tensor parents;  // its memory tells the tree from others
+    int nodes;       // fewer are verified where it was bared
   };
 
   int vocab_;

@@ -28,8 +28,11 @@ using Read = std::vector<std::vector<Tap>>;
 void add_read(const Registries& registries, const nlohmann::json& config, const ModelInfo& target, Read& all) {
   const Entry<Drafter>& entry = registries.drafters.find(config);
   all.push_back(entry.traits(config, target).hidden);
-  for (const Option& o : entry.options)
+  for (const Option& o : entry.options) {
     if (o.type == "drafter" && !config.at(o.name).is_null()) add_read(registries, config.at(o.name), target, all);
+    if (o.type == "drafters")
+      for (const nlohmann::json& inner : config.at(o.name)) add_read(registries, inner, target, all);
+  }
 }
 
 // What a head is fed besides tokens: states of the target.

@@ -83,6 +83,8 @@ class CachedModel {
   void set_least_rows(int rows) { least_rows_ = rows; }
   // The pool had no pages for the last reserve() of this sequence.
   bool lacked_pages(const Sequence& sequence) const { return lacking_.contains(sequence.id); }
+  // Before a round that may reserve none.
+  void forget_lack(const Sequence& sequence) { lacking_.erase(sequence.id); }
   // One forward, for which rows are reserved: an Error where they are not, before anything is fed. Returns the logits
   // of the fed tree nodes, segment after segment: f32 [sum of (nodes - begin), vocab], and their features where the
   // model has some. Their memory is not reused while a Tensor refers to it. `inputs`: the form of Segment::inputs.

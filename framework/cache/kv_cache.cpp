@@ -73,7 +73,14 @@ void KvCache::borrow(const Sequence& sequence, const Held& other, Held& held) co
   if (chosen_) {
     const int full = other.confirmed / page_rows_;
     held.chosen = chosen_(sequence, other.confirmed, page_rows_);
-    for (const int page : held.chosen) held.table.push_back(other.table.at(std::size_t(page)));
+    int before = -1;
+    for (const int page : held.chosen) {
+      if (page <= before || page >= full)
+        throw Error("a view of fewer pages chose page " + std::to_string(page) +
+                    ", which is none of the full pages in ascending order");
+      held.table.push_back(other.table.at(std::size_t(page)));
+      before = page;
+    }
     held.left_out = (full - int(held.chosen.size())) * page_rows_;
     rest += full;
   }

@@ -43,7 +43,7 @@ class CheckCommand(InFolder):
 
     def test_options_belong_to_the_component_that_is_named(self):
         longest = ["--options", '{"longest": 5}']
-        self.assertEqual({s.split(",")[0] for s in self.subjects("--drafter", "ngram", *longest)}, {"ngram 5 2"})
+        self.assertEqual({s.split(",")[0] for s in self.subjects("--drafter", "ngram", *longest)}, {"ngram 1 5 2"})
         self.assertEqual({s.split(", ")[1] for s in self.subjects("--policy", "fixed", "--options", '{"length": 2}')},
                          {"fixed 2"})
         for arguments, count in ((["--drafter", "ngram", "--verifier", "coupled"], 2), ([], 0),

@@ -42,7 +42,9 @@ Seen expect_same_in_batches(const Sampling& sampling, bool whole, const std::vec
     if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.configs.verifier).race) continue;
     Finding f = batch(s, alone, c, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
-    EXPECT_GE(f.cases, long(requests.size() * engines.size())) << f.what;
+    // Trees of a drafter that learns differ with the batch: then few are equal.
+    if (!needs_of(s.registries, s.configs.drafter).learns)
+      EXPECT_GE(f.cases, long(requests.size() * engines.size())) << f.what;
     seen.rejected += f.rejected, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
         seen.prefix_rows += f.seen["prefix rows"];
   }
@@ -90,14 +92,17 @@ TEST(Batch, EqualTreesGetEqualVerdicts) {
 }
 
 // If every tree gets its rows, trees do not depend on the batch, so outputs do not either. Those of a drafter that
-// learns depend on other requests, or on times.
+// learns depend on other requests, or on times; which pages a view of the target's cache has depends on their size.
 TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
   ReferenceBackend b;
   const auto requests = with_common_beginnings(14, 4, 24, 4);
   for (const Subject& s : everything()) {
-    if (needs_of(s.registries, s.configs.drafter).learns) continue;
+    const Needs needs = needs_of(s.registries, s.configs.drafter);
+    if (needs.learns) continue;
+    EngineOptions wide = kWide;
+    if (needs.views_target) wide.page_rows = 4;
     const Scenario alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-    Finding f = batch(s, alone, {{{.engine = kWide}}, true}, b, table_models(kTable), requests);
+    Finding f = batch(s, alone, {{{.engine = wide}}, true}, b, table_models(kTable), requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }

@@ -20,11 +20,26 @@ struct Chairs : Document {
       registry.replace(name, recording);
     }
   }
+  bool takes_a_model(const json& config) const {
+    return std::ranges::any_of(registries.drafters.find(config).options,
+                               [](const Option& o) { return o.type == "model"; });
+  }
+  // What was given of each arrives, in order.
+  void expect_inner(const json& arrived, const json& given) {
+    ASSERT_EQ(arrived.size(), given.size());
+    for (std::size_t k = 0; k < given.size(); ++k)
+      for (const auto& [key, value] : given[k].items())
+        if (key != "model") EXPECT_EQ(arrived[k].at(key), value) << k << " " << key;
+  }
   // Gives a maker the options of one example and looks at what arrives. Returns the options that were no default.
   template <class T> std::set<std::string> given(const Registry<T>& registry, const std::string& name, json config) {
     const Entry<T>& entry = registry.entries().at(name);
     if (std::ranges::any_of(entry.options, [](const Option& o) { return o.type == "model"; }))
       config.update({{"model", model}, {"dtype", "f32"}, {"kv_dtype", "int8"}});
+    for (const Option& o : entry.options)
+      if (o.type == "drafters")
+        for (json& inner : config.at(o.name))
+          if (takes_a_model(inner)) inner["model"] = model;
     config["name"] = name;
     json document = run();
     document[registry.what()] = config;
@@ -39,7 +54,10 @@ struct Chairs : Document {
     std::set<std::string> own;
     for (const Option& o : entry.options) {
       if (!o.of.empty() || o.type == "model") continue;  // parts of a model, below
-      EXPECT_EQ(options.at(o.name), config.value(o.name, o.standard)) << o.name;
+      if (o.type == "drafters")
+        expect_inner(options.at(o.name), config.at(o.name));
+      else
+        EXPECT_EQ(options.at(o.name), config.value(o.name, o.standard)) << o.name;
       if (options.at(o.name) != o.standard) own.insert(o.name);
     }
     if (config.contains("model")) {

@@ -27,6 +27,9 @@ extern "C" const char* foretoken_abi() {{ return foretoken::kAbi; }}
 extern "C" void foretoken_plugin(foretoken::Registries& registries) {{
   registries.drafters.add("silent", {{"proposes nothing", "", {{}}, [](const nlohmann::json&, foretoken::Host&) {{
                                        return std::make_unique<Silent>();
+                                     }},
+                                     [](const nlohmann::json&, const foretoken::ModelInfo&) {{
+                                       return foretoken::Needs{{}};
                                      }}}});
 }}
 """

@@ -1,9 +1,8 @@
 // attention_mass: how much of the softmax the rows of each block table put on each page. Correct, not fast, since pages
 // are chosen once in many rounds. mass_peaks: one block for each row and head finds the greatest score and the mass.
 // mass_pages: one block for each block table and page adds the weights of all rows and heads on its slots, in an order
-// that depends on the table's own rows alone. Bytes: keys are read twice for each row and head, 2 * rows * heads *
-// slots
-// * head_size numbers, most of them from the L2 cache.
+// that depends on the table's own rows alone. Keys are read twice for each row and head, 2 * rows * heads * slots *
+// head_size numbers, most of them from the L2 cache.
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 

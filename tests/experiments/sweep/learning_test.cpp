@@ -181,7 +181,7 @@ TEST_F(RunsThatLearn, HaveTheDraftersNotice) {
     }
     return all;
   };
-  EXPECT_EQ(notices({}), json({"none", "none"}));
+  EXPECT_EQ(notices(json::object()), json({"none", "none"}));
   for (const json& notice : notices({{"tokens", 20}}))
     EXPECT_TRUE(says(notice, "evicted", "tokens of the oldest outputs", "raise 'tokens'"));
   const json kept = notices({{"keep", true}});

@@ -62,7 +62,7 @@ TEST_F(Sweeps, AxesOfOneObjectOfAListAreWalkedTogether) {
 TEST_F(Sweeps, AnAxisMayBeAnObjectAndALaterOnePartOfIt) {
   const auto all = runs(R"({"/drafter/longest": [2, 5], "/drafter": [{"name": "ngram", "shortest": 1}]})");
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[1].document["drafter"], json({{"name", "ngram"}, {"longest", 5}, {"shortest", 1}}));
+  EXPECT_EQ(all[1].document["drafter"], json({{"name", "ngram"}, {"longest", 5}, {"shortest", 1}, {"candidates", 1}}));
 }
 
 // Values without effect are refused: a value or a setting that an axis overwrites.

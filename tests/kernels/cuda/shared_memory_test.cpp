@@ -128,6 +128,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"attention/coded_stream.cuh", 1},      // coded_stream_bytes
       {"attention/store_codes.cu", 1},        // rope_store_bytes
       {"attention/decode.cuh", 1},            // decode_bytes
+      {"attention/mass.cu", 2},               // three f32 arrays of kMassThreads: at most 1 KB
       {"attention/plain.cu", 1},              // kPlainBytes
       {"attention/prompt_tree.cuh", 1},       // prompt_bytes
       {"attention/rope_store.cu", 1},         // rope_store_bytes

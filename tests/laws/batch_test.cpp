@@ -43,8 +43,9 @@ Seen expect_same_in_batches(const Sampling& sampling, bool whole, const std::vec
     Finding f = batch(s, alone, c, backend, models, requests);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     // Trees of a drafter that learns differ with the batch: then few are equal.
-    if (!needs_of(s.registries, s.configs.drafter).learns)
+    if (!needs_of(s.registries, s.configs.drafter).learns) {
       EXPECT_GE(f.cases, long(requests.size() * engines.size())) << f.what;
+    }
     seen.rejected += f.rejected, seen.accepted += f.accepted, seen.preempted += f.seen["preemptions"],
         seen.prefix_rows += f.seen["prefix rows"];
   }

@@ -29,7 +29,9 @@ struct Chairs : Document {
     ASSERT_EQ(arrived.size(), given.size());
     for (std::size_t k = 0; k < given.size(); ++k)
       for (const auto& [key, value] : given[k].items())
-        if (key != "model") EXPECT_EQ(arrived[k].at(key), value) << k << " " << key;
+        if (key != "model") {
+          EXPECT_EQ(arrived[k].at(key), value) << k << " " << key;
+        }
   }
   // Gives a maker the options of one example and looks at what arrives. Returns the options that were no default.
   template <class T> std::set<std::string> given(const Registry<T>& registry, const std::string& name, json config) {

@@ -92,10 +92,10 @@ class BanditState {
   bool changed_ = true;      // it was another arm before
 };
 
-class Bandit : public Drafter {
+class Bandit : public Combination {
  public:
   Bandit(Host& host, const nlohmann::json& drafters, const BanditOptions& options)
-      : parts_(host, drafters), options_(options) {}
+      : Combination(host, drafters), options_(options) {}
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees(requests.size());
@@ -114,9 +114,8 @@ class Bandit : public Drafter {
     parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }
-  void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
   void observe_step(const StepReport& report) override {
-    parts_.observe_step(report);
+    Combination::observe_step(report);
     if (!std::exchange(drafted_, false)) return;
     double tokens = 0;
     bool fair = report.recorded == 0 && report.preempted == 0;
@@ -127,8 +126,6 @@ class Bandit : public Drafter {
     const double seconds = report.phases.total;
     state().add(tokens, fair && std::isfinite(seconds) ? seconds : 0, options_);
   }
-  void forget(const Sequence& sequence) override { parts_.forget(sequence); }
-  std::string notice() const override { return parts_.notice(); }
 
  private:
   static constexpr std::size_t kMostCategories = 256;
@@ -145,7 +142,6 @@ class Bandit : public Drafter {
     return states_.try_emplace(category_, parts_.count(), std::uint32_t(states_.size())).first->second;
   }
 
-  Parts parts_;
   BanditOptions options_;
   std::map<std::string, BanditState> states_;
   std::string category_;  // of the last step that drafted

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "drafters/observed_mass.h"
 #include "kernels/error.h"
@@ -17,6 +18,7 @@ struct ChosenPages {
   std::vector<double> mass;  // by page, of the spans so far
   int span = 0;              // the next one
   int read = -1;             // the end of the last one; -1: none
+  int at = -1;               // the number of tokens before the choice; -1: none
   std::vector<int> pages;
   int full = 0;  // pages before this one are chosen from, those behind are all read
 };
@@ -116,6 +118,7 @@ class DraftsOnChosenPages : public Drafter {
 
   void choose(const Sequence& sequence, ChosenPages& chosen) const {
     const int rows = observed_.page_rows(), at = anchor(sequence), most = KvCache::pages_of(budget_.budget, rows);
+    if (std::exchange(chosen.at, at) == at) return;
     chosen.full = at / rows;
     chosen.pages.resize(std::size_t(chosen.full));
     std::iota(chosen.pages.begin(), chosen.pages.end(), 0);

@@ -9,9 +9,9 @@
 namespace foretoken {
 namespace {
 
-class FirstHit : public Drafter {
+class FirstHit : public Combination {
  public:
-  FirstHit(Host& host, const nlohmann::json& drafters, int least) : parts_(host, drafters), least_(least) {}
+  FirstHit(Host& host, const nlohmann::json& drafters, int least) : Combination(host, drafters), least_(least) {}
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees(requests.size()), found(requests.size());
@@ -29,10 +29,6 @@ class FirstHit : public Drafter {
     parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }
-  void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
-  void observe_step(const StepReport& report) override { parts_.observe_step(report); }
-  void forget(const Sequence& sequence) override { parts_.forget(sequence); }
-  std::string notice() const override { return parts_.notice(); }
 
  private:
   void keep_longer(int k, const DraftRequest& r, DraftTree& found, int i, std::span<DraftTree> trees,
@@ -44,7 +40,6 @@ class FirstHit : public Drafter {
     parts_.returns(r, k, trees[std::size_t(i)]);
   }
 
-  Parts parts_;
   int least_;
 };
 

@@ -7,9 +7,9 @@
 namespace foretoken {
 namespace {
 
-class Longest : public Drafter {
+class Longest : public Combination {
  public:
-  Longest(Host& host, const nlohmann::json& drafters) : parts_(host, drafters) {}
+  Longest(Host& host, const nlohmann::json& drafters) : Combination(host, drafters) {}
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> best = parts_.draft(0, requests);
@@ -31,13 +31,6 @@ class Longest : public Drafter {
     parts_.bare_where_pages_lacked(requests, best);
     return best;
   }
-  void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
-  void observe_step(const StepReport& report) override { parts_.observe_step(report); }
-  void forget(const Sequence& sequence) override { parts_.forget(sequence); }
-  std::string notice() const override { return parts_.notice(); }
-
- private:
-  Parts parts_;
 };
 
 }  // namespace

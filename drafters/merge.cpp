@@ -18,15 +18,18 @@
 namespace foretoken {
 namespace {
 
-bool drawn_in(const DraftTree& tree, int n) { return tree.random(n); }
 bool may_draw(const Needs& needs) {
   return std::ranges::any_of(needs.proposes, [](Drawn d) { return d != Drawn::certain; });
 }
 
-class Merge : public Drafter {
+class Merge : public Combination {
  public:
   Merge(Host& host, const nlohmann::json& drafters, std::optional<int> guesses)
-      : backend_(host.backend()), parts_(host, drafters), guesses_(guesses), tokens_(backend_), addresses_(backend_) {
+      : Combination(host, drafters),
+        backend_(host.backend()),
+        guesses_(guesses),
+        tokens_(backend_),
+        addresses_(backend_) {
     order_.resize(std::size_t(parts_.count()));
     std::iota(order_.begin(), order_.end(), 0);
     std::ranges::stable_partition(order_, [this](int k) { return !may_draw(parts_.needs(k)); });
@@ -54,10 +57,6 @@ class Merge : public Drafter {
     parts_.bare_where_pages_lacked(requests, trees);
     return trees;
   }
-  void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
-  void observe_step(const StepReport& report) override { parts_.observe_step(report); }
-  void forget(const Sequence& sequence) override { parts_.forget(sequence); }
-  std::string notice() const override { return parts_.notice(); }
 
  private:
   // The most nodes of guesses under a budget, where another drafter draws.
@@ -83,10 +82,9 @@ class Merge : public Drafter {
   int place(const DraftTree& from, int n, int parent, int most, DraftTree& to) {
     if (parent < 0 || from.aside(n)) return -1;
     const Token token = *from.known.row<Token>(n);
-    if (!drawn_in(from, n)) {
+    if (!from.random(n)) {
       for (int c = parent + 1; c < to.nodes; ++c)
-        if (*to.parents.row<std::int32_t>(c) == parent && !drawn_in(to, c) && *to.known.row<Token>(c) == token)
-          return c;
+        if (*to.parents.row<std::int32_t>(c) == parent && !to.random(c) && *to.known.row<Token>(c) == token) return c;
       return to.nodes < most ? to.guess(parent, token) : -1;
     }
     if (to.nodes >= most) return -1;
@@ -115,12 +113,12 @@ class Merge : public Drafter {
     backend_.synchronize();
     for (std::size_t i = 0; i < trees.size(); ++i)
       for (int n = 1; read[i] && n < trees[i].nodes; ++n)
-        if (!drawn_in(trees[i], n) && *trees[i].known.row<Token>(n) == DraftTree::kUnread)
+        if (!trees[i].random(n) && *trees[i].known.row<Token>(n) == DraftTree::kUnread)
           *trees[i].known.row<Token>(n) = *read[i].row<Token>(n);
   }
   static bool chosen_by_device(const DraftTree& tree) {
     for (int n = 1; n < tree.nodes; ++n)
-      if (!drawn_in(tree, n) && *tree.known.row<Token>(n) == DraftTree::kUnread && tree.drawn_at(n)) return true;
+      if (!tree.random(n) && *tree.known.row<Token>(n) == DraftTree::kUnread && tree.drawn_at(n)) return true;
     return false;
   }
 
@@ -145,7 +143,6 @@ class Merge : public Drafter {
     Token* to;
   };
   Backend& backend_;
-  Parts parts_;
   std::optional<int> guesses_;
   std::vector<int> order_;  // parts that only guess, then the one that draws
   std::vector<Copy> copies_;

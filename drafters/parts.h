@@ -61,6 +61,19 @@ class Parts {
   std::unordered_set<SequenceId> lacking_;
 };
 
+// A drafter that is made of others: all of them hear what it hears.
+class Combination : public Drafter {
+ public:
+  Combination(Host& host, const nlohmann::json& drafters) : parts_(host, drafters) {}
+  void observe(std::span<const Outcome> outcomes) override { parts_.observe(outcomes); }
+  void observe_step(const StepReport& report) override { parts_.observe_step(report); }
+  void forget(const Sequence& sequence) override { parts_.forget(sequence); }
+  std::string notice() const override { return parts_.notice(); }
+
+ protected:
+  Parts parts_;
+};
+
 // Whether the tree has a node that was drawn. That there is one is known before any is drawn.
 bool draws(const DraftTree& tree);
 // The numbers of the requests that draft, and of those whose drafters only read tokens.

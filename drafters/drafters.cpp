@@ -30,6 +30,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("window", window());
   registries.drafters.add("snapkv", snapkv());
   registries.drafters.add("h2o", h2o());
+  registries.drafters.add("quest", quest());
 
   registries.policies.add("fixed", fixed());
 }

@@ -32,6 +32,7 @@ Entry<Drafter> bandit();
 Entry<Drafter> window();
 Entry<Drafter> snapkv();
 Entry<Drafter> h2o();
+Entry<Drafter> quest();
 
 Entry<LengthPolicy> fixed();
 

@@ -129,6 +129,17 @@ class Backend {
   // heads: q as of `attend` -> f32 [sequences, table_width], 0 for pages that none of them attends to. For the choice
   // of pages (SnapKV, arXiv 2404.14469; H2O, 2306.14048).
   virtual Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
+  // The bounds of these pages, whose rows are all written, in each of these layers, of one pool, all of the same
+  // form and with room for them: [2, kv_heads, head_size] of bounds_type(), for each kv head and number of a key the least and the
+  // greatest of the page's keys (of codes: times their scale).
+  virtual void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) = 0;
+  // The block tables of Layout::selection for one layer, i32 [sequences * kv_heads, table_width], to be attended to with
+  // Layout::head_tables. Each kv head has the chosen[i] candidates of the highest score, the first ones of equal score,
+  // in the order of the candidates, then the pages of layout.tables behind the first chosen[i]. A page's score bounds
+  // that of all its keys from above (Tang et al. 2024, Quest, arXiv 2406.10774): the greatest, over the table's rows
+  // and the head's query heads, of sum_i max(q_i least_i, q_i greatest_i). q: rotated, as of `attend`. A device may sum
+  // in any order, the same for a table whatever other tables are in the batch.
+  virtual Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) = 0;
   // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;
   // In place: x = silu(x) + y, the silu of silu_mul. x f32 [rows, n width], y f32 [rows, width], which stands n times
@@ -222,6 +233,8 @@ class Backend {
   std::function<double()> clock_;
 };
 
+// Throws Error where a layer's pages have no room for bounds.
+void expect_bounds(const KvLayer& kv);
 // Throws Error unless every draw has a row of the distributions and a destination for its tokens.
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
 // Likewise for Backend::silu_add, Backend::rank, Backend::recall and Backend::spread.

@@ -20,6 +20,9 @@ class HostBackend : public Backend {
   void copy(const Tensor& from, Tensor to) override { copy_on_host(from, to); }
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
+  // host_pages.cpp
+  void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
+  Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;

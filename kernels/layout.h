@@ -25,7 +25,10 @@ struct KvLayer {
   int kv_heads = 0, head_size = 0;
   DType dtype = DType::f32;                       // f32, bf16, i8, e4m3
   std::int64_t key_scales = 0, value_scales = 0;  // byte offsets in a page; of codes
+  std::int64_t bounds = 0;  // byte offset in a page of what bound_pages writes; 0: a page has no room for it
 };
+// Of the bounds of its keys, by the type of a cache.
+inline DType bounds_type(DType cache) { return cache == DType::f32 ? DType::f32 : DType::bf16; }
 
 // A part of a layer's pages: [kv_heads, page_rows] items of `bytes` each, from byte `begin` of a page on.
 struct KvPlane {
@@ -60,6 +63,15 @@ struct Moves {
   std::span<const Row> rows;        // in order; no row is read after it was written
 };
 
+// Of a forward that selects pages anew in each layer (Backend::select_pages): block table i has, in the place of its
+// first chosen[i] pages, as many of its candidates.
+struct PageSelection {
+  int width = 0;      // of `candidates`; 0: nothing is selected
+  Tensor candidates;  // i32 [sequences, width]: full pages
+  Tensor counts;      // i32 [sequences]: how many candidates a block table has
+  Tensor chosen;      // i32 [sequences]: at most counts[i], and at most table_width
+};
+
 constexpr int kMostVisibleApart = 63;  // slots; see Layout
 
 // Rows of all sequences of a forward, one after another. A slot is a position in the sequence's own block table: slot s
@@ -92,7 +104,14 @@ struct Layout {
   Tensor visible;  // i32 [rows]
   Tensor first;    // i32 [rows]: slots before this one are not attended to (sliding window); absent: 0
   Tensor ancestors;  // u64 [rows, words]; absent when words == 0
-  Tensor tables;     // i32 [sequences, table_width]: page numbers
+  Tensor tables;  // i32 [sequences, table_width]: page numbers; with head_tables, [sequences * kv_heads, table_width]
+  bool head_tables = false;  // each kv head has block tables of its own: they differ in pages, not in slots
+  PageSelection selection;
 };
+
+// The block table of a kv head, of a layout in host memory.
+inline const std::int32_t* table_of(const Layout& l, int sequence, int kv_head, int kv_heads) {
+  return l.tables.row<std::int32_t>(l.head_tables ? std::int64_t(sequence) * kv_heads + kv_head : sequence);
+}
 
 }  // namespace foretoken

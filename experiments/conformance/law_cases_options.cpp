@@ -14,7 +14,7 @@ template <class T> void expect_made(const Registry<T>& registry, const json& con
   ReferenceBackend backend;
   const Models models = table_models({});
   PagePool pool(backend, 1 << 12, 4);
-  TargetStates states(backend, models, Needs{.views_target = true});
+  TargetStates states(backend, models, Needs{.views_target = true, .page_bounds = true});
   Host host(backend, pool, models.target->info(), models.load, false, {models.target, states.cache(), &registries});
   (void)registry.make(config, host);
 }

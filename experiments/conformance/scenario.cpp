@@ -20,7 +20,7 @@ struct BareHost {
       : models(table_models({})),
         backend(make_reference_backend()),
         pool(*backend, kPageBytes, 4),
-        states(*backend, models, Needs{.views_target = true}),
+        states(*backend, models, Needs{.views_target = true, .page_bounds = true}),
         host(*backend, pool, models.target->info(), models.load, false, {models.target, states.cache(), &registries}) {}
   Models models;
   std::unique_ptr<Backend> backend;

@@ -57,6 +57,12 @@ class ObservingBackend final : public Backend {
   Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
     return device_.attention_mass(q, kv, layout, scale);
   }
+  void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override {
+    device_.bound_pages(layers, pages);
+  }
+  Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override {
+    return device_.select_pages(q, kv, layout);
+  }
   Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
   void silu_add(Tensor x, const Tensor& y) override { device_.silu_add(x, y); }
   void add(Tensor x, const Tensor& y) override { device_.add(x, y); }

@@ -68,11 +68,11 @@ void HiddenStates::append(int position, std::span<const Tap> taps, std::vector<s
 }
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes,
-                         std::vector<Tap> taps)
+                         std::vector<Tap> taps, bool bounds)
     : backend_(backend),
       model_(std::move(model)),
       taps_(std::move(taps)),
-      cache_(pool, with_taps(model_->info(), taps_), reuse_prefixes, model_->info().skip),
+      cache_(pool, with_taps(model_->info(), taps_, bounds), reuse_prefixes, model_->info().skip),
       window_(info().kv.window(info().name)),
       pool_(pool),
       books_(new_books()),
@@ -89,7 +89,11 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache&
       pool_(viewed.pool()),
       books_(new_books()),
       layout_(layout_of(cache_)),
-      builder_(backend, window_ > 0, pool_.trash()) {}
+      builder_(backend, window_ > 0, pool_.trash()) {
+  if (cache_.selects() && window_ > 0)
+    throw Error("the model " + info().name + " attends to a window of " + std::to_string(window_) +
+                " positions, so there are no pages to select; choose a model that attends to all positions");
+}
 
 std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
   const std::size_t seen = std::size_t(cache_.settle(sequence) + cache_.skip());
@@ -124,6 +128,7 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
   const Mark start = backend_.mark();
   Output out;
   try {
+    bound_pages(segments);
     feed(segments);
     out = forward(stage());
   } catch (...) {  // a caller that goes on must not find pending rows that were never written
@@ -151,6 +156,18 @@ std::shared_ptr<ForwardBooks> CachedModel::new_books() const {
   return std::make_shared<ForwardBooks>(backend_, model_->memory(backend_), weights);
 }
 
+// Once for each page of a sequence: rows of full pages never change.
+void CachedModel::bound_pages(std::span<const Segment> segments) {
+  if (!cache_.selects()) return;
+  std::vector<PageId> pages;
+  for (const Segment& s : segments) {
+    const std::span<const PageId> fresh = cache_.take_unbounded(s.sequence->id);
+    pages.insert(pages.end(), fresh.begin(), fresh.end());
+  }
+  const std::size_t layers = info().kv.layers.size();  // those behind hold taps
+  if (!pages.empty()) backend_.bound_pages(cache_.layers().first(layers), pages);
+}
+
 // Appends the rows to the cache as pending rows, and to the layout.
 void CachedModel::feed(std::span<const Segment> segments) {
   builder_.clear(), held_.clear(), firsts_.clear();
@@ -161,7 +178,7 @@ void CachedModel::feed(std::span<const Segment> segments) {
   for (const Segment& s : segments) {
     KvCache::Held& held = cache_.fed(s.sequence->id);
     const std::uint64_t* inputs = s.inputs.data();
-    builder_.open(held.table);
+    builder_.open(held.table, cache_.candidates(s.sequence->id), int(held.chosen.size()));
     held_.push_back(&held), firsts_.push_back(int(held.pending.size()));
     const auto add = [&](int parent, const KvCache::Source& tokens, int at) {
       const int row = held.append(parent, tokens, at);
@@ -241,6 +258,7 @@ Output CachedModel::forward(Inputs in) {
                                   e.width,
                                   e.words,
                                   e.wanted,
+                                  e.candidates,
                                   e.deepest,
                                   e.longest,
                                   e.straight.padded_rows,

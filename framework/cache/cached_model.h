@@ -63,8 +63,9 @@ class HiddenStates {
 class CachedModel {
  public:
   // `taps`: states that are kept beside keys and values (with_taps; an Error where the model does not have them).
+  // `bounds`: views may select pages by the bounds of their keys (PageChoice::selects).
   CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePool& pool, bool reuse_prefixes = true,
-              std::vector<Tap> taps = {});
+              std::vector<Tap> taps = {}, bool bounds = false);
   // With a view of another model's cache, which must outlive it, for a part of that model (part_of).
   CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed, PageChoice chosen = {});
 
@@ -111,6 +112,7 @@ class CachedModel {
     LayoutBuilder::Extent extent;
   };
 
+  void bound_pages(std::span<const Segment> segments);
   void feed(std::span<const Segment> segments);
   Inputs stage();
   Output forward(Inputs inputs);

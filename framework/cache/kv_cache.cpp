@@ -72,7 +72,8 @@ void KvCache::borrow(const Sequence& sequence, const Held& other, Held& held) co
   auto rest = other.table.begin();
   if (chosen_) {
     const int full = other.confirmed / page_rows_;
-    held.chosen = chosen_(sequence, other.confirmed, page_rows_);
+    held.chosen = chosen_.choose(sequence, other.confirmed, page_rows_);
+    held.bounded = std::min(held.bounded, full);
     int before = -1;
     for (const int page : held.chosen) {
       if (page <= before || page >= full)
@@ -189,6 +190,19 @@ bool KvCache::reserve(const Sequence& sequence, int rows) {
     held.table.push_back(*page);
   }
   return true;
+}
+
+std::span<const PageId> KvCache::candidates(SequenceId id) const {
+  if (!selects()) return {};
+  const Held& held = held_.at(id);
+  const auto other = viewed_->held_.find(id);
+  if (other == viewed_->held_.end()) return {};
+  return std::span(other->second.table).first(held.chosen.size() + std::size_t(held.left_out / page_rows_));
+}
+
+std::span<const PageId> KvCache::take_unbounded(SequenceId id) {
+  const std::span<const PageId> all = candidates(id);
+  return all.empty() ? all : all.subspan(std::size_t(std::exchange(held_.at(id).bounded, int(all.size()))));
 }
 
 KvCache::Held& KvCache::fed(SequenceId id) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -27,7 +28,19 @@ constexpr int page_rows_of(int room) { return room < 16 ? room : room / 8 * 8; }
 
 // Which pages a view reads of a sequence that has `confirmed` rows in pages of `page_rows`: their numbers in the
 // sequence's block table, ascending, of those before confirmed / page_rows. Rows behind these are always read.
-using PageChoice = std::function<std::vector<int>(const Sequence& sequence, int confirmed, int page_rows)>;
+struct PageChoice {
+  using Choose = std::function<std::vector<int>(const Sequence& sequence, int confirmed, int page_rows)>;
+  Choose choose;
+  // Only the number of the chosen pages counts: each layer and kv head selects as many in every forward
+  // (Backend::select_pages), of all those before confirmed / page_rows.
+  bool selects = false;
+
+  PageChoice() = default;
+  template <class F>
+    requires std::is_invocable_v<F, const Sequence&, int, int>
+  PageChoice(F f, bool selects = false) : choose(std::move(f)), selects(selects) {}  // implicit, as of a function
+  explicit operator bool() const { return bool(choose); }
+};
 
 class KvCache {
  public:
@@ -82,6 +95,7 @@ class KvCache {
     std::vector<PageId> table;
     int lent = 0;               // of a view: its first pages, which are the other cache's
     std::vector<int> chosen;    // of a view of fewer pages: the numbers of the first ones in the other cache's table
+    int bounded = 0;            // of a view that selects: so many of the candidates have their bounds
     int left_out = 0;           // the other rows before the last confirmed ones: a slot is a position less these
     std::uint64_t settled = 0;  // which settle() it is of, of the other cache in a view; 0: none
     std::vector<PendingRow> pending;
@@ -107,6 +121,12 @@ class KvCache {
   };
   const Held& held(SequenceId id) const { return held_.at(id); }
   bool knows(SequenceId id) const { return held_.contains(id); }
+  // Of a view that selects: the pages of which each layer and kv head selects Held::chosen.size() in this forward.
+  std::span<const PageId> candidates(SequenceId id) const;
+  // Those of them that had no bounds yet; they count as bounded from now on (Backend::bound_pages). Rows must be moved
+  // before (compact).
+  std::span<const PageId> take_unbounded(SequenceId id);
+  bool selects() const { return chosen_.selects; }
   Held& fed(SequenceId id);  // to append rows to, or to discard them; counts a reused prefix
 
   // A token that the device drew and that the host has not read: its device address, and the host address to which the
@@ -128,7 +148,7 @@ class KvCache {
   int pages_for(int rows) const { return pages_of(rows, page_rows_); }
   // Positions that a page of so many bytes holds, and the pages of so many positions, as a cache has them.
   static int rows_in(std::int64_t page_bytes, const KvShape& shape) {
-    return page_rows_of(int(page_bytes / shape.bytes_per_row()));
+    return page_rows_of(int((page_bytes - shape.bound_bytes()) / shape.bytes_per_row()));
   }
   static int pages_of(int rows, int page_rows) { return (rows + page_rows - 1) / page_rows; }
   // Settles, then returns the sequence's pages to the pool; full pages remain in the prefix index until evicted.

@@ -20,7 +20,9 @@ void LayoutBuilder::clear() {
   mutual_ = false;
 }
 
-void LayoutBuilder::open(std::span<const PageId> pages) { tables_.push_back({pages, int(rows_.size())}); }
+void LayoutBuilder::open(std::span<const PageId> pages, std::span<const PageId> candidates, int chosen) {
+  tables_.push_back({pages, candidates, chosen, int(rows_.size())});
+}
 
 void LayoutBuilder::add(const Row& row) {
   rows_.push_back(row);
@@ -55,6 +57,7 @@ const LayoutBuilder::Extent& LayoutBuilder::arrange() {
     Part& part = apart && at < branching ? e.straight : e.rest;
     part.rows += table.rows, ++part.tables, part.longest = std::max(part.longest, table.rows);
     e.width = std::max(e.width, int(table.pages.size()));
+    e.candidates = std::max(e.candidates, int(table.candidates.size()));
     for (int r = table.begin; r < table.begin + table.rows; ++r) {
       const Row& row = rows_[std::size_t(r)];
       e.words = std::max(e.words, row.words()), part.deepest = std::max(part.deepest, row.slot + 1);
@@ -65,6 +68,7 @@ const LayoutBuilder::Extent& LayoutBuilder::arrange() {
   e.rows = e.straight.padded_rows + e.rest.padded_rows, e.tables = e.straight.padded_tables + e.rest.padded_tables;
   e.longest = std::max(e.straight.longest, e.rest.longest), e.deepest = std::max(e.straight.deepest, e.rest.deepest);
   e.width = backend_.padded(e.width);
+  if (e.candidates > 0) e.candidates = backend_.padded(e.candidates);
   e.wanted = wanted_.empty() ? 0 : backend_.padded(int(wanted_.size()));
 
   places_.resize(rows_.size());
@@ -83,7 +87,7 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
   const Extent& e = extent_;
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
   staging.begin(e.rows * (row_bytes + 8 * pieces) + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted +
-                14 * Staging::kAlignment);
+                e.tables * (4 * e.candidates + 8) + 17 * Staging::kAlignment);
   Layout host, device;
   const auto array = [&](Tensor Layout::* column, Shape shape, DType dtype) {
     const auto a = staging.array(shape, dtype);
@@ -96,6 +100,12 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
   array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
   const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64),
              wanted = staging.array({e.wanted}, DType::i32);
+  if (e.candidates > 0) {
+    const auto candidates = staging.array({e.tables, e.candidates}, DType::i32),
+               counts = staging.array({e.tables}, DType::i32), chosen = staging.array({e.tables}, DType::i32);
+    device.selection = {e.candidates, candidates.device, counts.device, chosen.device};
+    fill_selection({e.candidates, candidates.host, counts.host, chosen.host});
+  }
   Staging::Array features;
   if (pieces > 0) features = staging.array({e.rows, pieces}, DType::u64);
   fill_rows(host, ancestors);
@@ -173,6 +183,20 @@ void LayoutBuilder::fill_tables(const Layout& l) const {
     row += part.padded_rows;
   }
   *l.begins.row<std::int32_t>(table) = row;
+}
+
+// Fills what is selected from, in the order of the block tables; padding selects nothing.
+void LayoutBuilder::fill_selection(const PageSelection& s) const {
+  int table = 0, next = 0;
+  for (const Part& part : {extent_.straight, extent_.rest})
+    for (int i = 0; i < part.padded_tables; ++i, ++table) {
+      const Table* real = i < part.tables ? &tables_[std::size_t(order_[std::size_t(next++)])] : nullptr;
+      const std::span<const PageId> candidates = real ? real->candidates : std::span<const PageId>();
+      std::int32_t* const to = s.candidates.row<std::int32_t>(table);
+      std::fill(std::ranges::copy(candidates, to).out, to + s.width, trash_);
+      *s.counts.row<std::int32_t>(table) = int(candidates.size());
+      *s.chosen.row<std::int32_t>(table) = real ? real->chosen : 0;
+    }
 }
 
 void LayoutBuilder::fill_wanted(const Tensor& wanted) const {

@@ -34,6 +34,7 @@ class LayoutBuilder {
   struct Extent {
     Part straight, rest;  // Layout::straight, where there is a table that branches; then the others
     int rows = 0, tables = 0, width = 1, words = 0, wanted = 0, deepest = 1, longest = 1;
+    int candidates = 0;  // PageSelection::width
     bool all_wanted = false;
   };
   // What a model's forward gets, on the device.
@@ -48,8 +49,9 @@ class LayoutBuilder {
   LayoutBuilder(Backend& backend, bool windows, PageId trash) : backend_(backend), windows_(windows), trash_(trash) {}
 
   void clear();
-  // A sequence whose pages are these, which must live until stage(); the rows added next are its.
-  void open(std::span<const PageId> pages);
+  // A sequence whose pages are these, which must live until stage(); the rows added next are its. `chosen` of the
+  // candidates take the place of its first pages, where there are some: Layout::selection.
+  void open(std::span<const PageId> pages, std::span<const PageId> candidates = {}, int chosen = 0);
   void add(const Row& row);
   void want() { wanted_.push_back(std::int32_t(rows_.size()) - 1); }  // the logits of the row that was added last
   // The last `rows` rows attend to one another in both directions.
@@ -64,7 +66,8 @@ class LayoutBuilder {
 
  private:
   struct Table {
-    std::span<const PageId> pages;
+    std::span<const PageId> pages, candidates;
+    int chosen = 0;
     int begin = 0, rows = 0;  // of `rows_`
     bool branches = false;
   };
@@ -73,6 +76,7 @@ class LayoutBuilder {
   void fill_rows(const Layout& host, const Ancestors& ancestors) const;
   void fill_inputs(int pieces, const Tensor& known, const Tensor& at, const Tensor& features) const;
   void fill_tables(const Layout& host) const;
+  void fill_selection(const PageSelection& host) const;
   void fill_wanted(const Tensor& wanted) const;
 
   Backend& backend_;

@@ -44,6 +44,7 @@ std::shared_ptr<CachedModel> Host::view_of_target(std::shared_ptr<Model> part, P
   if (!offers_.target_cache)
     throw Error("the cache of the target " + target_.name +
                 " is to be viewed, which this engine does not offer; let Entry::traits state Needs::views_target");
+  if (chosen.selects) expect_bounds(offers_.target_cache->layers().front());
   return add(std::make_shared<CachedModel>(backend_, std::move(part), *offers_.target_cache, std::move(chosen)));
 }
 
@@ -71,7 +72,7 @@ void Host::expect_forgotten(const Sequence& sequence, const std::string& who) co
 namespace {
 
 bool asks_nothing(const Needs& n) {
-  return n.ranks == 0 && n.hidden.empty() && !n.views_target && !n.learns && !n.waits;
+  return n.ranks == 0 && n.hidden.empty() && !n.views_target && !n.page_bounds && !n.learns && !n.waits;
 }
 bool asks_nothing(const PolicyTraits& policy) { return !policy.learns; }
 bool asks_nothing(const Soundness& soundness) { return !soundness.raw; }

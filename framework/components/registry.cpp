@@ -160,6 +160,7 @@ typename T::Traits stated(const Entry<T>& entry, const nlohmann::json& config, c
 // Adds to the traits of a component what one that it is made of needs.
 void include(Needs& own, const Needs& part) {
   own.learns |= part.learns, own.views_target |= part.views_target, own.waits |= part.waits;
+  own.page_bounds |= part.page_bounds;
   own.ranks = std::max(own.ranks, part.ranks);
   for (const Tap t : part.hidden)
     if (std::ranges::find(own.hidden, t) == own.hidden.end()) own.hidden.push_back(t);

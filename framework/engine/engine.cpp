@@ -88,7 +88,7 @@ void expect_servable(const Request& request, const ModelInfo& m, const EngineOpt
 }
 
 ModelInfo as_served(ModelInfo target, const Needs& needs) {
-  target.kv = with_taps(target, needs.hidden);
+  target.kv = with_taps(target, needs.hidden, needs.page_bounds);
   return target;
 }
 
@@ -101,7 +101,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       traits_(fitting_traits(registries, configs, target->info())),
       served_(as_served(target->info(), traits_.needs)),
       pool_(backend, page_bytes(options, served_), pool_pages(options, served_, backend)),
-      target_(backend, target, pool_, options.reuse_prefixes, traits_.needs.hidden),
+      target_(backend, target, pool_, options.reuse_prefixes, traits_.needs.hidden, traits_.needs.page_bounds),
       host_(backend, pool_, target_.info(), std::move(load), options.reuse_prefixes,
             {target, traits_.needs.views_target ? &target_.cache() : nullptr, &registries, std::move(kept)}),
       draft_readback_(backend),

@@ -77,6 +77,12 @@ void DecoderLayer::attend(Backend& b, const Tensor& x, Tensor q, Tensor k, const
     b.head_norm(k, k_norm_, epsilon_);
   }
   const float scale = 1.0f / std::sqrt(float(head_size_));
+  if (layout.selection.width > 0) {
+    b.rope_store(q, k, v, kv, layout, frequencies);
+    Layout selected = layout;
+    selected.tables = b.select_pages(q, kv, layout), selected.head_tables = true;
+    return b.linear_add(x, b.attend(q, kv, selected, scale), out_);
+  }
   if (!mass) return b.linear_add(x, b.rope_attend(q, k, v, kv, layout, frequencies, scale), out_);
   b.rope_store(q, k, v, kv, layout, frequencies);
   b.linear_add(x, b.attend(q, kv, layout, scale), out_);

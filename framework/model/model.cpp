@@ -13,10 +13,21 @@ std::int64_t KvShape::bytes_per_row() const {
   return bytes;
 }
 
+std::int64_t LayerShape::bound_bytes() const {
+  return bounds ? 2ll * kv_heads * head_size * size_of(bounds_type(dtype)) : 0;
+}
+
+// With what aligns them behind rows of any size.
+std::int64_t KvShape::bound_bytes() const {
+  std::int64_t bytes = 0;
+  for (const LayerShape& l : layers) bytes += l.bound_bytes();
+  return bytes > 0 ? bytes + kCodedHead : 0;
+}
+
 std::int64_t KvShape::page_bytes(int rows) const {
-  const bool scaled = std::ranges::any_of(layers, [](const LayerShape& l) { return has_scales(l.dtype); });
-  const std::int64_t bytes = rows * bytes_per_row();
-  return scaled ? (bytes + kCodedHead - 1) / kCodedHead * kCodedHead : bytes;
+  const bool aligned = std::ranges::any_of(layers, [](const LayerShape& l) { return has_scales(l.dtype) || l.bounds; });
+  const std::int64_t bytes = rows * bytes_per_row() + bound_bytes();
+  return aligned ? (bytes + kCodedHead - 1) / kCodedHead * kCodedHead : bytes;
 }
 
 std::vector<KvLayer> KvShape::in_pages(const Tensor& pool, int rows) const {
@@ -32,6 +43,9 @@ std::vector<KvLayer> KvShape::in_pages(const Tensor& pool, int rows) const {
     if (bytes > 0) all[l].key_scales = at, all[l].value_scales = at + bytes;
     at += 2 * bytes;
   }
+  at = (at + kCodedHead - 1) / kCodedHead * kCodedHead;
+  for (std::size_t l = 0; l < all.size(); ++l)
+    if (layers[l].bounds) all[l].bounds = at, at += layers[l].bound_bytes();
   return all;
 }
 
@@ -54,8 +68,9 @@ int KvShape::window(const std::string& model) const {
 
 LayerShape tap_shape(int width, DType cache) { return {1, width / 2, cache == DType::f32 ? DType::f32 : DType::bf16}; }
 
-KvShape with_taps(const ModelInfo& model, std::span<const Tap> taps) {
+KvShape with_taps(const ModelInfo& model, std::span<const Tap> taps, bool bounds) {
   KvShape all = model.kv;
+  for (LayerShape& l : all.layers) l.bounds = bounds;
   const int layers = int(model.kv.layers.size());
   for (const Tap t : taps) {
     if (model.width <= 0 || model.width % 2 != 0)

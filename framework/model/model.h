@@ -19,12 +19,14 @@ namespace foretoken {
 struct LayerShape {
   int kv_heads = 0, head_size = 0;
   DType dtype = DType::f32;
-  int window = 0;  // positions to which a row attends in this layer, itself among them; 0: all
+  int window = 0;       // positions to which a row attends in this layer, itself among them; 0: all
+  bool bounds = false;  // pages have room for the bounds of their keys (Backend::bound_pages)
   std::int64_t key_bytes() const {
     return std::int64_t(kv_heads) * head_size * size_of(dtype);
   }  // as many as of values
   std::int64_t scale_bytes() const { return has_scales(dtype) ? 4ll * kv_heads : 0; }  // of keys; as many of values
   std::int64_t bytes_per_row() const { return 2 * (key_bytes() + scale_bytes()); }
+  std::int64_t bound_bytes() const;  // of a page
   bool operator==(const LayerShape&) const = default;
 };
 
@@ -37,10 +39,12 @@ struct KvShape {
   KvShape(int count, int kv_heads, int head_size, DType dtype, int window = 0)
       : layers(std::size_t(count), LayerShape{kv_heads, head_size, dtype, window}) {}
   std::int64_t bytes_per_row() const;
-  // Bytes of a page of `rows` positions: as many rows, rounded up so that a vector load of codes is aligned in every
-  // page.
+  std::int64_t bound_bytes() const;  // of a page
+  // Bytes of a page of `rows` positions: as many rows, and bounds, rounded up so that a vector load of codes or of
+  // bounds is aligned in every page.
   std::int64_t page_bytes(int rows) const;
-  // The layers' places in pages of `rows` positions in `pool`: the numbers of all layers, then the scales of all.
+  // The layers' places in pages of `rows` positions in `pool`: the numbers of all layers, then the scales of all, then
+  // the bounds of all.
   std::vector<KvLayer> in_pages(const Tensor& pool, int rows) const;
   // Throws Error, which names `model`, where heads have a size that their type of numbers does not take.
   void expect_heads(const std::string& model) const;
@@ -76,8 +80,9 @@ struct ModelInfo {
 // second where it has the value. So caches move, share and compare hidden states as they do keys and values. `cache`:
 // the type of the keys and values beside it; states are f32 beside f32 and else bf16.
 LayerShape tap_shape(int width, DType cache);
-// The cache of a model that keeps these states. A point that the model does not have is an Error that names it.
-KvShape with_taps(const ModelInfo& model, std::span<const Tap> taps);
+// The cache of a model that keeps these states, and bounds of its keys. A point that the model does not have is an
+// Error that names it.
+KvShape with_taps(const ModelInfo& model, std::span<const Tap> taps, bool bounds = false);
 // Stores x f32 [rows, width] to such a layer.
 void store_tap(Backend& backend, const Tensor& x, const KvLayer& kv, const Layout& layout);
 

@@ -63,8 +63,8 @@ inline void read_scales(const Attention& a, const std::byte* page, int kv_head, 
 // Addresses of the keys and values at depths [from, to) of one row, and their scales. Some keys are repeated at the
 // end, so that a batch is always full.
 inline void look(const Attention& a, const Rows& r, AttendScratch& scratch, int row, int from, int to) {
-  const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
   const int kv_head = r.head / (a.heads / a.kv_heads);
+  const std::int32_t* table = a.table_of(a.owner[r.row], kv_head);
   const std::int64_t row_bytes = a.row_bytes, head = std::int64_t(kv_head) * a.page_rows * row_bytes;
   Sight& sight = scratch.sight[row];
   const std::byte **key = scratch.key, **value = scratch.value;
@@ -86,9 +86,9 @@ inline void look(const Attention& a, const Rows& r, AttendScratch& scratch, int 
 
 // Keys of the prefix at depths [from, to). They are prefetched while values are added up, when memory would be idle.
 inline void look_ahead(const Attention& a, const Rows& r, AttendScratch& scratch, int from, int to) {
-  const std::int32_t* table = a.tables + a.owner[r.row] * a.tables_stride;
-  const std::int64_t row_bytes = a.row_bytes,
-                     at = a.keys + std::int64_t(r.head / (a.heads / a.kv_heads)) * a.page_rows * row_bytes;
+  const int kv_head = r.head / (a.heads / a.kv_heads);
+  const std::int32_t* table = a.table_of(a.owner[r.row], kv_head);
+  const std::int64_t row_bytes = a.row_bytes, at = a.keys + std::int64_t(kv_head) * a.page_rows * row_bytes;
   for (int d = from; d < to; ++d)
     scratch.next[scratch.nexts++] = a.pool + table[d / a.page_rows] * a.page_bytes + at + d % a.page_rows * row_bytes;
 }

@@ -52,7 +52,8 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
   a.first = layout.first.data<std::int32_t>();
   a.words = layout.words;
   a.ancestors = layout.ancestors.data<std::uint64_t>(), a.ancestors_stride = layout.ancestors.row_stride();
-  a.tables = layout.tables.data<std::int32_t>(), a.tables_stride = layout.tables.row_stride();
+  a.tables = layout.tables.data<std::int32_t>(), a.tables_stride = layout.tables.row_stride(),
+  a.head_tables = layout.head_tables;
   return a;
 }
 

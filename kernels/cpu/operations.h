@@ -107,6 +107,10 @@ struct Attention {
   std::int64_t ancestors_stride;
   const std::int32_t* tables;
   std::int64_t tables_stride;
+  bool head_tables;  // table s * kv_heads + h is that of kv head h of sequence s
+  const std::int32_t* table_of(int sequence, int kv_head) const {
+    return tables + (head_tables ? sequence * kv_heads + kv_head : sequence) * tables_stride;
+  }
 };
 
 struct Operations {

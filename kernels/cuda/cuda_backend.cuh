@@ -68,6 +68,9 @@ class CudaBackend final : public Backend {
   Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                      const Tensor& frequencies, float scale) override;
   Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // mass.cu
+  // select.cu
+  void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
+  Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
   Tensor silu_mul(const Tensor& gate_up) override;                                                        // silu_mul.cu
   void silu_add(Tensor x, const Tensor& y) override;                                                      // silu_add.cu
   void add(Tensor x, const Tensor& y) override;                                                           // add.cu
@@ -144,7 +147,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;
   std::unique_ptr<CudaProducts> products_;
-  Staging moves_staging_{*this};
+  Staging moves_staging_{*this}, bounds_staging_{*this};
 };
 
 }  // namespace foretoken

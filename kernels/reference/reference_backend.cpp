@@ -168,11 +168,13 @@ Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout
   Tensor y = allocate(q.shape(), DType::f32);
   const int heads = int(q.dim(1)) / kv.head_size;
   for (int r = 0; r < layout.rows; ++r) {
-    const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
+    const std::int32_t owner = layout.owner.data<std::int32_t>()[r];
     const std::vector<std::int32_t> slots = seen_slots(layout, r);
     for (int h = 0; h < heads; ++h) {
       const std::int64_t at = std::int64_t(h) * kv.head_size;
-      attend_head(q.row<float>(r) + at, kv, table, slots, h / (heads / kv.kv_heads), scale, y.row<float>(r) + at);
+      const int kv_head = h / (heads / kv.kv_heads);
+      attend_head(q.row<float>(r) + at, kv, table_of(layout, owner, kv_head, kv.kv_heads), slots, kv_head, scale,
+                  y.row<float>(r) + at);
     }
   }
   return y;

@@ -100,8 +100,9 @@ TEST_F(ChosenPages, of_h2o_are_those_with_the_most_mass_in_all) {
 
 // No mass is asked for where the budget has every page, and the draft is then the target.
 TEST_F(ChosenPages, of_a_large_budget_are_all) {
-  for (const char* name : {"snapkv", "h2o"}) {
-    configs.drafter = {{"name", name}, {"budget", 64}, {"window", 4}, {"every", 8}};
+  for (const char* name : {"snapkv", "h2o", "quest"}) {
+    configs.drafter = {{"name", name}, {"budget", 64}};
+    if (name != std::string("quest")) configs.drafter["window"] = 4, configs.drafter["every"] = 8;
     const auto e = engine();
     e->submit(request(prompt(), 20, 0));
     long drafted = 0, accepted = 0;
@@ -111,6 +112,19 @@ TEST_F(ChosenPages, of_a_large_budget_are_all) {
     EXPECT_GE(accepted, drafted - 2) << "behind the end of an output no node is counted as accepted";
   }
   EXPECT_EQ(weighted->calls, 0);
+}
+
+// Quest reads so many whole pages, and what is newer than the last whole one.
+TEST_F(ChosenPages, of_quest_are_as_many_as_its_budget_has) {
+  const auto all = choices({{"name", "quest"}, {"budget", 11}});
+  ASSERT_GE(all.size(), 4u);
+  for (const auto& [generated, pages] : all) EXPECT_EQ(pages.size(), 6u) << generated;
+}
+
+TEST_F(ChosenPages, of_quest_need_a_target_without_a_window) {
+  models.target = tiny_model(*backend, "mistral");
+  configs.drafter = {{"name", "quest"}};
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "'quest'", "positions", "another drafter"));
 }
 
 // The pool has pages for the prompt and the target's rows, but none to read tokens again.

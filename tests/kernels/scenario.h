@@ -182,7 +182,8 @@ inline Layout with_straight(Layout layout) {
   return layout;
 }
 
-// A pool of pages in random order, all NaN, with two layers in a page; scales of codes are behind the numbers.
+// A pool of pages in random order, all NaN, with two layers in a page; scales of codes are behind the numbers, and room
+// for bounds behind the scales.
 struct Cache {
   Tensor pool, tables;
   std::vector<KvLayer> layers;
@@ -191,12 +192,13 @@ struct Cache {
     const int width = (slots + page_rows - 1) / page_rows, pages = sequences * width + 3;
     const std::int64_t plane = std::int64_t(page_rows) * kv_heads * head_size * size_of(dtype),
                        scales = has_scales(dtype) ? std::int64_t(page_rows) * kv_heads * 4 : 0,
-                       of_scales = (64 + 4 * plane + 15) / 16 * 16;
-    pool = Tensor::host({pages, (of_scales + 4 * scales + 15) / 16 * 16}, DType::u8);
+                       of_scales = (64 + 4 * plane + 15) / 16 * 16, of_bounds = (of_scales + 4 * scales + 15) / 16 * 16,
+                       bounds = std::int64_t(2) * kv_heads * head_size * size_of(bounds_type(dtype));
+    pool = Tensor::host({pages, (of_bounds + 2 * bounds + 15) / 16 * 16}, DType::u8);
     std::memset(pool.raw(), 0xff, std::size_t(pool.bytes()));
     for (int l = 0; l < 2; ++l)
       layers.push_back({pool, 64 + l * 2 * plane, 64 + (l * 2 + 1) * plane, page_rows, kv_heads, head_size, dtype,
-                        of_scales + 2 * l * scales, of_scales + (2 * l + 1) * scales});
+                        of_scales + 2 * l * scales, of_scales + (2 * l + 1) * scales, of_bounds + l * bounds});
     std::vector<std::int32_t> order;
     for (int i = 0; i < pages; ++i) order.push_back(i);
     std::shuffle(order.begin(), order.end(), std::mt19937(seed));

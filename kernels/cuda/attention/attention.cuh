@@ -40,6 +40,7 @@ struct AttentionWork {
   int first_row = 0, rows = 0, sequences = 0, words = 0, table_width = 0, longest = 0;
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
   const std::uint64_t* ancestors = nullptr;
+  bool head_tables = false;  // Layout::head_tables
   float scale = 0;  // times log2(e)
   // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
@@ -53,6 +54,12 @@ struct AttentionWork {
   float* sums = nullptr;
   float2* peaks = nullptr;
 };
+
+// The block table of a kv head of sequence `sequence` of this call.
+__device__ inline const std::int32_t* table_of(const AttentionWork& work, int sequence, int kv_head) {
+  const int table = work.head_tables ? sequence * work.kv_heads + kv_head : sequence;
+  return work.tables + std::int64_t(table) * work.table_width;
+}
 
 // What one row attends to: depths [first, visible) are the slots of the same number, depths [branch(), end) its
 // ancestors. A window may begin behind the prefix, among the ancestors; bits before it are not set.

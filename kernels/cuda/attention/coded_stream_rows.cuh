@@ -117,7 +117,7 @@ template <int kHead> struct CodedStreamRows {
   __device__ void fill() {
     const int boxes = kStep / work.box, box = lane % 8, what = lane / 8, four = lane % 16 * 4,
               shift = __ffs(work.box) - 1;
-    const std::int32_t* const table = a.tables + std::int64_t(sequence) * a.table_width;
+    const std::int32_t* const table = table_of(a, sequence, head);
     const auto index_of = [&](int depth) { return a.page_shift >= 0 ? depth >> a.page_shift : depth / a.page_rows; };
     const auto reads = [&](int depth) { return box < boxes && depth < seen_high && depth + work.box > seen_low; };
     const auto page_of = [&](int of_step) {

@@ -35,7 +35,7 @@ struct PlainSum {
 __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
                           PlainSum& to) {
   const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = number_bytes(work);
-  const std::int32_t* table = work.tables + std::int64_t(work.owner[row]) * work.table_width;
+  const std::int32_t* table = table_of(work, work.owner[row], kv_head);
   float score = kUnseen, value_scale = 1;
   std::int64_t offset = 0;
   if (depth >= s.first && depth < s.end) {

@@ -107,7 +107,9 @@ template <int kHead> struct PromptTile {
   __device__ void fetch() {
     StepPages pages;
     const auto look_up = [&](int step) {
-      if (step < end) pages.look_up(work, tile.sequence, step, bounds.low, bounds.reach, [](int slot) { return slot; });
+      if (step < end)
+        pages.look_up(work, table_of(work, tile.sequence, head), step, bounds.low, bounds.reach,
+                      [](int slot) { return slot; });
     };
     look_up(begin);
     wait_for_previous_kernels();
@@ -129,7 +131,7 @@ template <int kHead> struct PromptTile {
   // The same by TMA, except for steps with keys that no row attends to: those must be zeros. A lane copies one box of a
   // step; a warp issues its boxes one after another (16 of them took 0.9 us), so all four warps share them.
   __device__ void fetch_boxes() {
-    const std::int32_t* const table = work.tables + std::int64_t(tile.sequence) * work.table_width;
+    const std::int32_t* const table = table_of(work, tile.sequence, head);
     const int boxes = kStep / maps.box, copies = 2 * kHalves * boxes, copy = lane * kFetchers + warp,
               box = copy % boxes, half = copy / boxes % kHalves;
     const bool mine = copy < copies, value = copy / boxes / kHalves == 1;
@@ -150,7 +152,7 @@ template <int kHead> struct PromptTile {
       wait_for_stage(i);
       if (step * kStep < bounds.low || (step + 1) * kStep > bounds.reach) {
         StepPages pages;
-        pages.look_up(work, tile.sequence, step, bounds.low, bounds.reach, [](int slot) { return slot; });
+        pages.look_up(work, table, step, bounds.low, bounds.reach, [](int slot) { return slot; });
         pages.copy<kChunks>(work, head, shared_address(to.keys), shared_address(to.values), thread,
                             [](int key, int c) { return half_chunk(key, c, kStep); });
         end_copies();

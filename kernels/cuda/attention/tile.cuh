@@ -130,8 +130,8 @@ struct StepPages {
   int page[2], at[2];  // page -1: not read; zeros are stored instead
 
   template <class SlotAt>
-  __device__ void look_up(const AttentionWork& work, int sequence, int step, int low, int high, SlotAt slot_of) {
-    const std::int32_t* table = work.tables + std::int64_t(sequence) * work.table_width;
+  __device__ void look_up(const AttentionWork& work, const std::int32_t* table, int step, int low, int high,
+                          SlotAt slot_of) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int depth = step * kStep + i * 32 + (int(threadIdx.x) & 31);

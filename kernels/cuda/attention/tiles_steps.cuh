@@ -83,7 +83,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileS
     if (fetched.done(end_chunk)) return;
     Sight s{bounds.low, INT_MAX, bounds.high};
     if (fetched.row >= 0) s = shared.sights.of(max(fetched.row * work.group - tile.vector, 0));
-    pages.look_up(work, tile.sequence, fetched.step, s.first, s.end,
+    pages.look_up(work, table_of(work, tile.sequence, head), fetched.step, s.first, s.end,
                   [&](int depth) { return slot_at(work, tile.row + fetched.row, s, depth); });
   }
 

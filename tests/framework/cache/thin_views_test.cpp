@@ -5,16 +5,31 @@
 #include <gtest/gtest.h>
 
 #include "framework/cache/cached_model.h"
+#include "kernels/error.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
 namespace {
 
-// Attends to all slots that a layout says, but for some: every slot that remains is an ancestor's bit.
+// Attends to all slots that a layout says, but for some: every slot that remains is an ancestor's bit. Selects, where
+// `taken` has some, these of the candidates for each kv head.
 class Masking final : public ReferenceBackend {
  public:
   std::set<int> masked;
+  std::vector<std::vector<int>> taken;  // by kv head
+  std::vector<std::vector<std::int32_t>> bounded;
+  void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override {
+    bounded.emplace_back(pages.begin(), pages.end());
+    ReferenceBackend::bound_pages(layers, pages);
+  }
+  Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override {
+    const Tensor tables = ReferenceBackend::select_pages(q, kv, layout);
+    for (std::size_t h = 0; h < taken.size(); ++h)
+      for (std::size_t i = 0; i < taken[h].size(); ++i)
+        tables.row<std::int32_t>(std::int64_t(h))[i] = layout.selection.candidates.data<std::int32_t>()[taken[h][i]];
+    return tables;
+  }
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
     Layout l = layout;
     l.words = (layout.table_width * kv.page_rows + 63) / 64;
@@ -59,6 +74,38 @@ Tensor logits_of(Backend& backend, CachedModel& view, const Sequence& s) {
   tree.guess(a, 13), tree.guess(b, 14);
   const Segment all{&s, 0, &tree, 0};
   return view.run({&all, 1}).logits;
+}
+
+// As many pages as there are, up to `most`; each layer and kv head selects them.
+PageChoice selected(int most) {
+  return {[most](const Sequence&, int confirmed, int page_rows) {
+            std::vector<int> pages;
+            for (int p = 0; p < std::min(most, confirmed / page_rows); ++p) pages.push_back(p);
+            return pages;
+          },
+          true};
+}
+
+// A target that has read all but the last token of a sequence.
+struct Read {
+  Masking backend;
+  std::shared_ptr<Model> model;
+  PagePool pool;
+  CachedModel target;
+  Read(const std::string& name, const std::string& kv_dtype, const Sequence& s)
+      : model(tiny_model(backend, name, "auto", kv_dtype)),
+        pool(backend, with_taps(model->info(), {}, true).page_bytes(kPageRows), 64),
+        target(backend, model, pool, false, {}, true) {
+    (void)target.unseen(s);
+    EXPECT_TRUE(target.reserve(s, s.length()));
+    const Segment prompt{&s, s.length() - 1};
+    (void)target.run({&prompt, 1});
+    (void)target.unseen(s);
+  }
+};
+
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), std::size_t(a.bytes())) == 0;
 }
 
 void compare(const Case& c) {
@@ -115,6 +162,62 @@ TEST(ThinViews, KeepTheWindowOfTheModel) {
   for (int length = 30; length < 36; ++length)
     for (const std::vector<int>& pages : {std::vector<int>{0}, {5}, {6}, {0, 5, 6}, {}, {0, 1, 2, 3, 4, 5, 6}})
       compare({"mistral", "f32", length, pages});
+}
+
+// Where all layers and heads select the same pages, the view is that of these pages; where there are no more than it
+// selects, that of all. Heads that select different pages give other logits.
+TEST(ThinViews, SelectInEveryLayerAndHead) {
+  const Sequence s = sequence_of(35);
+  for (const char* kv_dtype : {"f32", "bf16", "int8", "fp8"}) {
+    Read read("llama2", kv_dtype, s);
+    const int kv_heads = read.model->info().kv.layers.front().kv_heads;
+    ASSERT_GT(kv_heads, 1);
+    CachedModel thin(read.backend, part_of(read.model, {}), read.target.cache(), selected(2));
+    CachedModel fixed(read.backend, part_of(read.model, {}), read.target.cache(),
+                      [](const Sequence&, int, int) { return std::vector<int>{1, 6}; });
+    read.backend.taken.assign(std::size_t(kv_heads), {1, 6});
+    const Tensor right = logits_of(read.backend, fixed, s);
+    EXPECT_TRUE(equal(logits_of(read.backend, thin, s), right)) << kv_dtype;
+    read.backend.taken.back() = {0, 5};
+    EXPECT_FALSE(equal(logits_of(read.backend, thin, s), right));
+    read.backend.taken.clear();
+    CachedModel whole(read.backend, part_of(read.model, {}), read.target.cache()),
+        all(read.backend, part_of(read.model, {}), read.target.cache(), selected(8));
+    EXPECT_TRUE(equal(logits_of(read.backend, all, s), logits_of(read.backend, whole, s))) << kv_dtype;
+    EXPECT_EQ(thin.books()->totals().left_out, 2 * 6 * kPageRows);
+    thin.cache().check();
+  }
+}
+
+// Bounds are computed once for each page, when its rows are confirmed, and again for a sequence that was forgotten.
+TEST(ThinViews, BoundEachPageOnce) {
+  Sequence s = sequence_of(35);
+  Read read("llama2", "f32", s);
+  CachedModel thin(read.backend, part_of(read.model, {}), read.target.cache(), selected(2));
+  (void)logits_of(read.backend, thin, s);
+  const std::vector<PageId>& table = read.target.cache().held(s.id).table;
+  std::vector<std::vector<std::int32_t>> right{{table.begin(), table.begin() + 8}};
+  EXPECT_EQ(read.backend.bounded, right);
+  (void)logits_of(read.backend, thin, s);
+  EXPECT_EQ(read.backend.bounded, right);
+  for (int i = 0; i < 6; ++i) s.tokens.push_back(Token(i + 1));
+  ASSERT_TRUE(read.target.reserve(s, 6));
+  const Segment more{&s, 6};
+  (void)read.target.run({&more, 1});
+  (void)read.target.unseen(s);
+  (void)logits_of(read.backend, thin, s);
+  right.push_back({table[8], table[9]});
+  EXPECT_EQ(read.backend.bounded, right);
+  thin.forget(s);
+  (void)logits_of(read.backend, thin, s);
+  right.emplace_back(table.begin(), table.begin() + 10);
+  EXPECT_EQ(read.backend.bounded, right);
+}
+
+TEST(ThinViews, SelectNothingWithinTheWindowOfAModel) {
+  const Sequence s = sequence_of(35);
+  Read read("mistral", "f32", s);
+  EXPECT_THROW(CachedModel(read.backend, part_of(read.model, {}), read.target.cache(), selected(2)), Error);
 }
 
 // A draft of more rows than pages are reserved, then another round after the sequence grew.

@@ -51,7 +51,8 @@ std::string fresh_rows(Backend& backend, const CachedModel& like, const StatesFe
                        int n) {
   const std::int64_t page_bytes = like.cache().layers().front().pool.dim(1);
   PagePool pool(backend, page_bytes, like.cache().pages_for(n));
-  CachedModel fresh(backend, like.model(), pool, false, {like.taps().begin(), like.taps().end()});
+  const bool bounds = like.cache().layers().front().bounds > 0;
+  CachedModel fresh(backend, like.model(), pool, false, {like.taps().begin(), like.taps().end()}, bounds);
   (void)fresh.unseen(sequence);
   (void)fresh.reserve(sequence, n);
   const Segment whole{&sequence, n, nullptr, 0, fed.addresses};

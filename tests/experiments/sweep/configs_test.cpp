@@ -66,7 +66,7 @@ TEST(Configs, EveryOneIsUnderstood) {
   for (const char* name :
        {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json", "heads_inflated.json",
         "heads.json", "heads_choice.json", "formats.json", "formats_inflated.json", "load.json", "steps.json",
-        "steps_formats.json", "steps_caches.json", "steps_trees.json", "soak.json"})
+        "steps_formats.json", "steps_caches.json", "steps_contexts.json", "thinned.json", "steps_trees.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

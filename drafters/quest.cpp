@@ -3,6 +3,7 @@
 // the greatest of its keys, number by number, which the target's pages keep. The rows of a forward choose together, as
 // do the query heads of a kv head. As the retrieval cache of Sun et al. 2024, TriForce (2404.11912), but that this
 // chooses again for every draft token.
+#include <algorithm>
 #include <numeric>
 
 #include "drafters/drafters.h"

@@ -117,7 +117,7 @@ class Backend {
     store(k, v, kv, layout);
   }
   // softmax(q k^T * scale) v over the slots that each row attends to: q [rows, heads * head_size] -> the same shape.
-  // Query head h reads kv head h / (heads / kv_heads).
+  // Query head h reads kv head h / (heads / kv_heads). Layout::head_tables counts here alone.
   virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
   // rope_store, then attend. Fused where a device can: q and k may then remain unrotated.
   virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
@@ -129,16 +129,17 @@ class Backend {
   // heads: q as of `attend` -> f32 [sequences, table_width], 0 for pages that none of them attends to. For the choice
   // of pages (SnapKV, arXiv 2404.14469; H2O, 2306.14048).
   virtual Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
-  // The bounds of these pages, whose rows are all written, in each of these layers, of one pool, all of the same
-  // form and with room for them: [2, kv_heads, head_size] of bounds_type(), for each kv head and number of a key the least and the
-  // greatest of the page's keys (of codes: times their scale).
+  // The bounds of these pages, all different, whose rows are all written, in each of these layers, of one pool, all of
+  // the same form and with room for them: [2, kv_heads, head_size] of bounds_type(), for each kv head and number of a
+  // key the least and the greatest of the page's keys; of codes times their scale, rounded to the nearest. A NaN among
+  // others is passed over.
   virtual void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) = 0;
-  // The block tables of Layout::selection for one layer, i32 [sequences * kv_heads, table_width], to be attended to with
-  // Layout::head_tables. Each kv head has the chosen[i] candidates of the highest score, the first ones of equal score,
-  // in the order of the candidates, then the pages of layout.tables behind the first chosen[i]. A page's score bounds
-  // that of all its keys from above (Tang et al. 2024, Quest, arXiv 2406.10774): the greatest, over the table's rows
-  // and the head's query heads, of sum_i max(q_i least_i, q_i greatest_i). q: rotated, as of `attend`. A device may sum
-  // in any order, the same for a table whatever other tables are in the batch.
+  // The block tables of Layout::selection for one layer, i32 [sequences * kv_heads, table_width], to be attended to
+  // with Layout::head_tables. Each kv head has the chosen[i] candidates of the highest score, the first ones of equal
+  // score, in the order of the candidates, then the pages of layout.tables behind the first chosen[i]. A page's score
+  // bounds that of each of its keys from above, but for rounding (Tang et al. 2024, Quest, arXiv 2406.10774): the
+  // greatest, over the table's rows and the head's query heads, of sum_i max(q_i least_i, q_i greatest_i). q: rotated,
+  // as of `attend`. A device may sum in any order, the same for a table whatever other tables are in the batch.
   virtual Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) = 0;
   // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;

@@ -34,7 +34,7 @@ inline DType bounds_type(DType cache) { return cache == DType::f32 ? DType::f32 
 struct KvPlane {
   std::int64_t begin = 0, bytes = 0;
 };
-// Everything that a layer has in a page: keys, values, and the scales of codes.
+// Everything that a layer has in a page for each row: keys, values, and the scales of codes.
 class KvPlanes {
  public:
   explicit KvPlanes(const KvLayer& kv) : count_(has_scales(kv.dtype) ? 4 : 2) {
@@ -104,8 +104,9 @@ struct Layout {
   Tensor visible;  // i32 [rows]
   Tensor first;    // i32 [rows]: slots before this one are not attended to (sliding window); absent: 0
   Tensor ancestors;  // u64 [rows, words]; absent when words == 0
-  Tensor tables;  // i32 [sequences, table_width]: page numbers; with head_tables, [sequences * kv_heads, table_width]
-  bool head_tables = false;  // each kv head has block tables of its own: they differ in pages, not in slots
+  Tensor tables;     // i32 [sequences, table_width]: page numbers; of head_tables, [sequences * kv_heads, table_width]
+  // For Backend::attend alone: each kv head has block tables of its own, which differ in pages, not in slots.
+  bool head_tables = false;
   PageSelection selection;
 };
 

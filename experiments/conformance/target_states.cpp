@@ -13,7 +13,8 @@ constexpr int kRows = 16, kPages = 512;
 
 TargetStates::TargetStates(Backend& backend, const Models& models, const Needs& needs)
     : needed_(needs.views_target || !needs.hidden.empty()),
-      pool_(backend, with_taps(models.target->info(), needs.hidden, needs.page_bounds).page_bytes(kRows), needed_ ? kPages : 1),
+      pool_(backend, with_taps(models.target->info(), needs.hidden, needs.page_bounds).page_bytes(kRows),
+            needed_ ? kPages : 1),
       model_(backend, models.target, pool_, false, needs.hidden, needs.page_bounds) {}
 
 HiddenStates TargetStates::of(const Sequence& sequence) {

@@ -12,7 +12,8 @@ std::int64_t address_of(const void* p) { return std::int64_t(reinterpret_cast<st
 // Where a cache has everything in a page, as a part of the key of a forward. A view has the layout of another model.
 std::vector<std::int64_t> layout_of(const KvCache& cache) {
   std::vector<std::int64_t> all{cache.page_rows()};
-  for (const KvLayer& l : cache.layers()) all.insert(all.end(), {l.keys, l.values, l.key_scales, l.value_scales});
+  for (const KvLayer& l : cache.layers())
+    all.insert(all.end(), {l.keys, l.values, l.key_scales, l.value_scales, l.bounds});
   return all;
 }
 
@@ -142,6 +143,9 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
 }
 
 Tensor CachedModel::mass(std::span<const Segment> segments) {
+  if (cache_.selects())
+    throw Error("masses of the model " + info().name +
+                " are asked for in a view that selects pages in each layer, which reads too few; use a view of all");
   struct Asked {
     bool& on;
     explicit Asked(bool& flag) : on(flag) { on = true; }
@@ -161,11 +165,15 @@ void CachedModel::bound_pages(std::span<const Segment> segments) {
   if (!cache_.selects()) return;
   std::vector<PageId> pages;
   for (const Segment& s : segments) {
-    const std::span<const PageId> fresh = cache_.take_unbounded(s.sequence->id);
+    const std::span<const PageId> fresh = cache_.unbounded(s.sequence->id);
     pages.insert(pages.end(), fresh.begin(), fresh.end());
   }
+  if (pages.empty()) return;
+  std::ranges::sort(pages);  // sequences may share some
+  pages.erase(std::ranges::unique(pages).begin(), pages.end());
   const std::size_t layers = info().kv.layers.size();  // those behind hold taps
-  if (!pages.empty()) backend_.bound_pages(cache_.layers().first(layers), pages);
+  backend_.bound_pages(cache_.layers().first(layers), pages);
+  for (const Segment& s : segments) cache_.note_bounded(s.sequence->id);
 }
 
 // Appends the rows to the cache as pending rows, and to the layout.

@@ -37,9 +37,11 @@ int KvCache::settle(const Sequence& sequence) {
   Held& held = it->second;
   if (viewed_) return look_again(sequence, held);
   if (fresh) find_prefix(sequence, held);
+  const int before = held.confirmed;
   keep_path(sequence, held, std::max(0, tokens_of(sequence) - 1));
   index_full_pages(sequence, held);
   held.settled = ++settles_;
+  if (fresh || held.confirmed < before) held.begun = settles_;
   return held.confirmed;
 }
 
@@ -73,7 +75,7 @@ void KvCache::borrow(const Sequence& sequence, const Held& other, Held& held) co
   if (chosen_) {
     const int full = other.confirmed / page_rows_;
     held.chosen = chosen_.choose(sequence, other.confirmed, page_rows_);
-    held.bounded = std::min(held.bounded, full);
+    if (std::exchange(held.begun, other.begun) != other.begun) held.bounded = 0;
     int before = -1;
     for (const int page : held.chosen) {
       if (page <= before || page >= full)
@@ -200,9 +202,9 @@ std::span<const PageId> KvCache::candidates(SequenceId id) const {
   return std::span(other->second.table).first(held.chosen.size() + std::size_t(held.left_out / page_rows_));
 }
 
-std::span<const PageId> KvCache::take_unbounded(SequenceId id) {
+std::span<const PageId> KvCache::unbounded(SequenceId id) const {
   const std::span<const PageId> all = candidates(id);
-  return all.empty() ? all : all.subspan(std::size_t(std::exchange(held_.at(id).bounded, int(all.size()))));
+  return all.empty() ? all : all.subspan(std::size_t(held_.at(id).bounded));
 }
 
 KvCache::Held& KvCache::fed(SequenceId id) {

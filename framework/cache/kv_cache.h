@@ -98,6 +98,9 @@ class KvCache {
     int bounded = 0;            // of a view that selects: so many of the candidates have their bounds
     int left_out = 0;           // the other rows before the last confirmed ones: a slot is a position less these
     std::uint64_t settled = 0;  // which settle() it is of, of the other cache in a view; 0: none
+    // Which settle() began the rows that are confirmed now, or took some of them back; of a view, as of the other
+    // cache.
+    std::uint64_t begun = 0;
     std::vector<PendingRow> pending;
     std::vector<Source> sources;  // of pending rows' tokens
     int confirmed = 0;
@@ -123,9 +126,10 @@ class KvCache {
   bool knows(SequenceId id) const { return held_.contains(id); }
   // Of a view that selects: the pages of which each layer and kv head selects Held::chosen.size() in this forward.
   std::span<const PageId> candidates(SequenceId id) const;
-  // Those of them that had no bounds yet; they count as bounded from now on (Backend::bound_pages). Rows must be moved
-  // before (compact).
-  std::span<const PageId> take_unbounded(SequenceId id);
+  // Those of them that have no bounds yet (Backend::bound_pages), once rows were moved (compact). note_bounded(): now
+  // they have.
+  std::span<const PageId> unbounded(SequenceId id) const;
+  void note_bounded(SequenceId id) { held_.at(id).bounded = int(candidates(id).size()); }
   bool selects() const { return chosen_.selects; }
   Held& fed(SequenceId id);  // to append rows to, or to discard them; counts a reused prefix
 

@@ -67,7 +67,8 @@ struct Needs {
   std::vector<Tap> hidden = {};
   // It drafts by a part of the target that views the target's cache (Host::view_of_target).
   bool views_target = false;
-  // Such a view selects pages in every layer (PageChoice::selects): the target's pages have room for bounds of its keys.
+  // Such a view selects pages in every layer (PageChoice::selects): the target's pages have room for bounds of its
+  // keys.
   bool page_bounds = false;
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
   bool waits = false;       // draft() waits for the device, at most once a level of the budget; without it too where

@@ -71,10 +71,10 @@ class CudaBackend final : public Backend {
   // select.cu
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
-  Tensor silu_mul(const Tensor& gate_up) override;                                                        // silu_mul.cu
-  void silu_add(Tensor x, const Tensor& y) override;                                                      // silu_add.cu
-  void add(Tensor x, const Tensor& y) override;                                                           // add.cu
-  Tensor gather(const Tensor& x, const Tensor& rows) override;                                            // gather.cu
+  Tensor silu_mul(const Tensor& gate_up) override;              // silu_mul.cu
+  void silu_add(Tensor x, const Tensor& y) override;            // silu_add.cu
+  void add(Tensor x, const Tensor& y) override;                 // add.cu
+  Tensor gather(const Tensor& x, const Tensor& rows) override;  // gather.cu
 
   // ---- distributions (distributions.cu) ----
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;

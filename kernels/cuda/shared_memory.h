@@ -92,6 +92,7 @@ constexpr std::int64_t coded_stream_bytes(int head, std::int64_t stages, std::in
 }
 
 // attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.
+constexpr std::int64_t kScoreBytes = 2 * 4 * 512 * 4;  // score_pages: both parts of four queries
 constexpr std::int64_t kPlainBytes = (512 + 8 * 512 + 8 + 8) * 4;
 
 // rope_store_kernel: a sine and a cosine for each pair of a head.

@@ -13,7 +13,13 @@ class Weighted final : public ReferenceBackend {
  public:
   std::vector<std::map<int, float>> masses;  // of each forward; the last one's for those behind it
   int layers = 2, calls = 0;
-  std::vector<int> rows;  // of each forward
+  std::vector<int> rows;                        // of each forward
+  std::vector<std::pair<int, int>> selections;  // candidates and how many are taken, of the first sequence
+  Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override {
+    selections.emplace_back(*layout.selection.counts.data<std::int32_t>(),
+                            *layout.selection.chosen.data<std::int32_t>());
+    return ReferenceBackend::select_pages(q, kv, layout);
+  }
   Tensor attention_mass(const Tensor& q, const KvLayer&, const Layout& layout, float) override {
     Tensor all = Tensor::host({layout.sequences, layout.table_width}, DType::f32);
     std::ranges::fill(all.values<float>(), 0.0f);
@@ -119,6 +125,9 @@ TEST_F(ChosenPages, of_quest_are_as_many_as_its_budget_has) {
   const auto all = choices({{"name", "quest"}, {"budget", 11}});
   ASSERT_GE(all.size(), 4u);
   for (const auto& [generated, pages] : all) EXPECT_EQ(pages.size(), 6u) << generated;
+  ASSERT_GT(weighted->selections.size(), 8u);
+  EXPECT_EQ(weighted->selections.front(), std::pair(20, 6)) << "in each layer, of all whole pages";
+  for (const auto& [candidates, taken] : weighted->selections) EXPECT_TRUE(candidates >= 20 && taken == 6);
 }
 
 TEST_F(ChosenPages, of_quest_need_a_target_without_a_window) {

@@ -70,43 +70,46 @@ TEST_P(Selecting, TakesTheHighestScores) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::e4m3}) {
     const Cache cache = filled(dtype);
     const std::vector<ScenarioRow> rows{chain_row(0, 30), {2, 20, 44, 20, {0b101}}, {2, 22, 45, 20, {0b110}}};
-    const std::vector<std::int32_t> counts{8, 0, 5}, chosen{3, 0, 2};
-    const Layout layout = selecting(layout_of(rows, cache.tables, 1), cache, counts, chosen);
-    const Tensor q = random_tensor({3, kHeads * kSize}, 8);
-    const KvLayer& kv = cache.layers[1];
-    const Tensor tables = backend->select_pages(q, kv, layout);
-    ASSERT_EQ(tables.shape(), Shape({3 * kKvHeads, layout.table_width}));
-    std::set<std::vector<std::int32_t>> different;
-    for (const int table : {0, 1, 2})
-      for (int h = 0; h < kKvHeads; ++h) {
-        std::vector<std::pair<double, int>> order;  // less its score, and the number of a candidate
-        for (int p = 0; p < counts[std::size_t(table)]; ++p) {
-          double most = -1e9;
-          for (int r = 0; r < 3; ++r)
-            for (int g = h * 3; g < h * 3 + 3; ++g) {
-              double score = 0;
-              for (int i = 0; i < kSize; ++i) {
-                const double x = double(q.row<float>(r)[g * kSize + i]);
-                const std::int32_t page = cache.tables.row<std::int32_t>(table)[p];
-                score += std::max(x * bound(kv, page, false, h, i), x * bound(kv, page, true, h, i));
+    for (const auto& [counts, chosen] :
+         {std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>{{8, 0, 5}, {3, 0, 2}},
+          {{8, 6, 5}, {8, 0, 4}}}) {
+      const Layout layout = selecting(layout_of(rows, cache.tables, 1), cache, counts, chosen);
+      const Tensor q = random_tensor({3, kHeads * kSize}, 8);
+      const KvLayer& kv = cache.layers[1];
+      const Tensor tables = backend->select_pages(q, kv, layout);
+      ASSERT_EQ(tables.shape(), Shape({3 * kKvHeads, layout.table_width}));
+      std::set<std::vector<std::int32_t>> different;
+      for (const int table : {0, 1, 2})
+        for (int h = 0; h < kKvHeads; ++h) {
+          std::vector<std::pair<double, int>> order;  // less its score, and the number of a candidate
+          for (int p = 0; p < counts[std::size_t(table)]; ++p) {
+            double most = -1e9;
+            for (int r = 0; r < 3; ++r)
+              for (int g = h * 3; g < h * 3 + 3; ++g) {
+                double score = 0;
+                for (int i = 0; i < kSize; ++i) {
+                  const double x = double(q.row<float>(r)[g * kSize + i]);
+                  const std::int32_t page = cache.tables.row<std::int32_t>(table)[p];
+                  score += std::max(x * bound(kv, page, false, h, i), x * bound(kv, page, true, h, i));
+                }
+                if (rows[std::size_t(r)].owner == table) most = std::max(most, score);
               }
-              if (rows[std::size_t(r)].owner == table) most = std::max(most, score);
-            }
-          order.emplace_back(-most, p);
+            order.emplace_back(-most, p);
+          }
+          std::ranges::sort(order);
+          order.resize(std::size_t(chosen[std::size_t(table)]));
+          std::set<int> best;
+          for (const auto& [score, p] : order) best.insert(p);
+          std::vector<std::int32_t> right;
+          for (const int p : best) right.push_back(cache.tables.row<std::int32_t>(table)[p]);
+          const std::int32_t *const own = layout.tables.row<std::int32_t>(table), *const got = tables.row<std::int32_t>(
+                                                                                      table * kKvHeads + h);
+          right.insert(right.end(), own + right.size(), own + layout.table_width);
+          EXPECT_EQ(std::vector(got, got + layout.table_width), right) << "table " << table << ", head " << h;
+          different.insert(right);
         }
-        std::ranges::sort(order);
-        order.resize(std::size_t(chosen[std::size_t(table)]));
-        std::set<int> best;
-        for (const auto& [score, p] : order) best.insert(p);
-        std::vector<std::int32_t> right;
-        for (const int p : best) right.push_back(cache.tables.row<std::int32_t>(table)[p]);
-        const std::int32_t *const own = layout.tables.row<std::int32_t>(table), *const got = tables.row<std::int32_t>(
-                                                                                    table * kKvHeads + h);
-        right.insert(right.end(), own + right.size(), own + layout.table_width);
-        EXPECT_EQ(std::vector(got, got + layout.table_width), right) << "table " << table << ", head " << h;
-        different.insert(right);
-      }
-    EXPECT_EQ(different.size(), 5u) << "heads select for themselves, else this tests little";
+      EXPECT_GE(different.size(), 4u) << "heads select for themselves, else this tests little";
+    }
   }
 }
 
@@ -127,6 +130,26 @@ TEST_P(Selecting, TakesTheFirstOfEqualScores) {
     for (int h = 0; h < kKvHeads; ++h)
       for (int i = 0; i < 3; ++i) EXPECT_EQ(tables.row<std::int32_t>(h)[i], all[std::size_t(i)]) << of_q;
   }
+}
+
+// Two pages above, three below and the others equal: of these the first ones.
+TEST_P(Selecting, TakesTheFirstOfThoseThatAreEqualAtTheCut) {
+  Cache cache(1, kSlots, kRows, kKvHeads, kSize, DType::f32);
+  std::vector<ScenarioRow> rows;
+  for (int i = 0; i < kSlots; ++i) rows.push_back(chain_row(0, i));
+  const Tensor keys = Tensor::host({kSlots, kKvHeads * kSize}, DType::f32);
+  const std::vector<float> of_page{0, 1, 0, -1, 0, 0, 2, -1, 0};
+  for (int i = 0; i < kSlots; ++i) std::fill_n(keys.row<float>(i), kKvHeads * kSize, of_page[std::size_t(i / kRows)]);
+  backend->store(keys, keys, cache.layers[0], layout_of(rows, cache.tables, 0));
+  const std::int32_t* const table = cache.tables.row<std::int32_t>(0);
+  backend->bound_pages({cache.layers.data(), 1}, std::vector<std::int32_t>(table, table + 8));
+  const Tensor q = Tensor::host({1, kHeads * kSize}, DType::f32);
+  std::ranges::fill(q.values<float>(), 1.0f);
+  const Tensor tables = backend->select_pages(
+      q, cache.layers[0], selecting(layout_of({chain_row(0, 59)}, cache.tables, 0), cache, {8}, {4}));
+  for (int h = 0; h < kKvHeads; ++h)
+    for (const auto& [i, page] : {std::pair(0, 0), {1, 1}, {2, 2}, {3, 6}})
+      EXPECT_EQ(tables.row<std::int32_t>(h)[i], table[page]) << h << ", " << i;
 }
 
 TEST_P(Selecting, HeadsAttendToTheirOwnTables) {

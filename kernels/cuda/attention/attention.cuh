@@ -41,7 +41,7 @@ struct AttentionWork {
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
   const std::uint64_t* ancestors = nullptr;
   bool head_tables = false;  // Layout::head_tables
-  float scale = 0;  // times log2(e)
+  float scale = 0;           // times log2(e)
   // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;

@@ -81,7 +81,7 @@ template <int kHead, int kTiles> struct DecodeRows {
     asm("mov.u32 %0, %%clusterid.x;" : "=r"(sequence));
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     head = int(blockIdx.y);
-    table = table_of(a, sequence, head);
+    table = a.tables + std::int64_t(sequence) * a.table_width;
     // `page` is loaded before it is known to be needed, as is the frequency: this hides the latency.
     const int page = page_at(rank * work.spans);
     frequency = thread % kHalf < a.head_size / 2 ? work.frequencies[thread % kHalf] : 0;

@@ -4,6 +4,7 @@
 // block for a table and head finds the lowest score to be kept, bit by bit, and writes the pages above it in order.
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/shared_memory.h"
 #include "kernels/selected_pages.h"
 
 namespace foretoken {
@@ -62,6 +63,7 @@ constexpr int kPagesOfBlock = kScoreThreads / kLanesEach * kPagesEach;
 struct SelectWork {
   AttentionWork of;
   std::int64_t bounds;
+  bool aligned;  // bounds may be read 8 numbers of bf16 at a time
   int width;
   const std::int32_t *candidates, *counts, *chosen;
   float* scores;         // [sequences, kv_heads, width]
@@ -69,12 +71,12 @@ struct SelectWork {
 };
 
 // Eight bounds from number i on; zeros behind the head's end.
-__device__ inline void eight_of(const float* from, int i, int size, float (&to)[8]) {
+__device__ inline void eight_of(const float* from, int i, int size, bool, float (&to)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) to[j] = i + j < size ? from[i + j] : 0.0f;
 }
-__device__ inline void eight_of(const Bf16* from, int i, int size, float (&to)[8]) {
-  if (size % 8 == 0) {
+__device__ inline void eight_of(const Bf16* from, int i, int size, bool aligned, float (&to)[8]) {
+  if (aligned) {
     const uint4 four = i < size ? *reinterpret_cast<const uint4*>(from + i) : uint4{};
     const std::uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
@@ -123,6 +125,7 @@ __device__ inline void add_products(const SplitQueries& q, int i, const float (&
 template <class T> __global__ void __launch_bounds__(kScoreThreads)
     score_pages(const __grid_constant__ SelectWork work) {
   __shared__ __align__(16) SplitQueries shared;
+  static_assert(sizeof shared == kScoreBytes);
   const AttentionWork& w = work.of;
   const int head = int(blockIdx.y), table = int(blockIdx.z), lane = int(threadIdx.x) % kLanesEach,
             at = int(blockIdx.x) * kPagesOfBlock + int(threadIdx.x) / kLanesEach * kPagesEach;
@@ -150,7 +153,8 @@ template <class T> __global__ void __launch_bounds__(kScoreThreads)
 #pragma unroll
       for (int p = 0; p < kPagesEach; ++p) {
         float low[8], high[8];
-        eight_of(of_page[p], i, w.head_size, low), eight_of(of_page[p] + greatest, i, w.head_size, high);
+        eight_of(of_page[p], i, w.head_size, work.aligned, low);
+        eight_of(of_page[p] + greatest, i, w.head_size, work.aligned, high);
         add_products(shared, i, low, high, sums[p]);
       }
     }
@@ -313,15 +317,15 @@ Tensor CudaBackend::select_pages(const Tensor& q, const KvLayer& kv, const Layou
   const PageSelection& s = layout.selection;
   const Tensor tables = allocate({std::int64_t(layout.sequences) * kv.kv_heads, layout.table_width}, DType::i32);
   if (layout.rows == 0 || layout.sequences == 0 || layout.table_width == 0) return tables;
+  if (s.width == 0) throw Error("cuda: select_pages of a layout that has nothing to select from (Layout::selection)");
   const Tensor scores = allocate({std::int64_t(layout.sequences) * kv.kv_heads, s.width}, DType::f32);
-  const SelectWork work{attention_work(q, kv, layout, 1),
-                        kv.bounds,
-                        s.width,
-                        s.candidates.data<const std::int32_t>(),
-                        s.counts.data<const std::int32_t>(),
-                        s.chosen.data<const std::int32_t>(),
-                        scores.data<float>(),
-                        tables.data<std::int32_t>()};
+  SelectWork work{};
+  work.of = attention_work(q, kv, layout, 1), work.bounds = kv.bounds;
+  work.aligned = kv.head_size % 8 == 0 && (kv.bounds | kv.pool.row_stride()) % 16 == 0 &&
+                 reinterpret_cast<std::uintptr_t>(kv.pool.raw()) % 16 == 0;
+  work.width = s.width, work.candidates = s.candidates.data<const std::int32_t>();
+  work.counts = s.counts.data<const std::int32_t>(), work.chosen = s.chosen.data<const std::int32_t>();
+  work.scores = scores.data<float>(), work.tables = tables.data<std::int32_t>();
   with_type("select_pages", bounds_type(kv.dtype), [&](auto* type) {
     launch_kernel("select_pages", stream_,
                   {dim3(blocks_for(s.width, kPagesOfBlock), unsigned(kv.kv_heads), unsigned(layout.sequences)),

@@ -82,7 +82,7 @@ template <int kHead> struct PageStreamRows {
   __device__ bool open() {
     sequence = int(blockIdx.x) / work.cluster(), head = int(blockIdx.y);
     rank = work.cluster() > 1 ? int(blockIdx.x) % work.cluster() : int(blockIdx.z);
-    table = table_of(a, sequence, head);
+    table = a.tables + std::int64_t(sequence) * a.table_width;
     const bool single = a.rows == a.sequences && a.longest == 1;
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : min(a.begins[sequence + 1] - row, a.longest),
     vectors = rows * a.group;

@@ -129,9 +129,8 @@ template <int kChunks, class AddressOf> __device__ void load_queries(const Atten
 struct StepPages {
   int page[2], at[2];  // page -1: not read; zeros are stored instead
 
-  template <class SlotAt>
-  __device__ void look_up(const AttentionWork& work, const std::int32_t* table, int step, int low, int high,
-                          SlotAt slot_of) {
+  template <class SlotAt> __device__ void look_up(const AttentionWork& work, const std::int32_t* table, int step,
+                                                  int low, int high, SlotAt slot_of) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int depth = step * kStep + i * 32 + (int(threadIdx.x) & 31);

@@ -63,10 +63,10 @@ TEST(Configs, EveryOneIsUnderstood) {
         expect_runnable(run.document, registries);
     }
   }
-  for (const char* name :
-       {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json", "heads_inflated.json",
-        "heads.json", "heads_choice.json", "formats.json", "formats_inflated.json", "load.json", "steps.json",
-        "steps_formats.json", "steps_caches.json", "steps_contexts.json", "thinned.json", "steps_trees.json", "soak.json"})
+  for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
+                           "heads_inflated.json", "heads.json", "heads_choice.json", "formats.json",
+                           "formats_inflated.json", "load.json", "steps.json", "steps_formats.json",
+                           "steps_caches.json", "steps_contexts.json", "thinned.json", "steps_trees.json", "soak.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

@@ -232,6 +232,31 @@ TEST(KvCacheLayers, ScalesLieBehindTheNumbers) {
   }
 }
 
+TEST(KvCacheLayers, BoundsLieBehindAllOthers) {
+  const auto backend = make_reference_backend();
+  for (const int rows : {1, 3, 5, 16})
+    for (const DType dtype : {DType::i8, DType::bf16, DType::f32}) {
+      ModelInfo info;
+      info.width = 26, info.kv = KvShape{3, 2, dtype == DType::i8 ? 16 : 20, dtype};
+      const std::vector<Tap> taps{1};
+      const KvShape shape = with_taps(info, taps, true);
+      PagePool pool(*backend, shape.page_bytes(rows), 2);
+      const KvCache cache(pool, shape);
+      EXPECT_EQ(cache.page_rows(), rows);
+      std::vector<char> used(std::size_t(pool.page_bytes()), 0);
+      const auto take = [&](std::int64_t begin, std::int64_t bytes) {
+        for (std::int64_t i = 0; i < bytes; ++i) EXPECT_EQ(used.at(std::size_t(begin + i))++, 0) << begin + i;
+      };
+      for (const KvLayer& layer : cache.layers()) {
+        for (const KvPlane& plane : KvPlanes(layer)) take(plane.begin, plane.bytes * layer.kv_heads * rows);
+        const bool tap = &layer == &cache.layers().back();
+        EXPECT_EQ(layer.bounds == 0, tap) << "states have none";
+        if (!tap) take(layer.bounds, 2 * layer.kv_heads * layer.head_size * size_of(bounds_type(dtype)));
+        EXPECT_EQ(layer.bounds % 4, 0);
+      }
+    }
+}
+
 // A draft's cache in pages that were made for 16 positions of a target. Pages of few rows are not made smaller.
 TEST(KvCacheLayers, PagesOfManyRowsAreWholeBoxesOfEight) {
   const auto backend = make_reference_backend();

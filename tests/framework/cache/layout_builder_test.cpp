@@ -71,6 +71,34 @@ TEST_F(Layouts, TablesThatBranchComeLastAndEachPartIsPadded) {
   EXPECT_FALSE(s.layout.first) << "no window";
 }
 
+TEST_F(Layouts, CandidatesComeInTheOrderOfTheTables) {
+  LayoutBuilder b(fours, false, 99);
+  b.clear();
+  const std::vector<PageId> many{1, 2, 3, 4, 5}, few{6, 5};
+  b.open(first, many, 2);  // a tree
+  b.add(row(4, 5, 10)), b.add(row(5, 5, 11)), b.add(row(6, 5, 12));
+  b.open(second, few, 1);  // a chain
+  b.add(row(2, 3, 20));
+  const LayoutBuilder::Extent& e = b.arrange();
+  EXPECT_EQ(e.candidates, 8);
+  Staging staging(fours);
+  const Layout l = b.stage(staging, 0, own_bit).layout;
+  const auto owner = ints(l.owner), counts = ints(l.selection.counts), chosen = ints(l.selection.chosen);
+  ASSERT_EQ(l.selection.width, 8);
+  ASSERT_EQ(l.selection.candidates.shape(), Shape({e.tables, 8}));
+  const auto of_row = [&](int r) {
+    const std::int32_t* const p = l.selection.candidates.row<std::int32_t>(owner[std::size_t(r)]);
+    return std::vector<int>(p, p + 8);
+  };
+  EXPECT_EQ(of_row(0), (std::vector<int>{6, 5, 99, 99, 99, 99, 99, 99}));
+  EXPECT_EQ(of_row(4), (std::vector<int>{1, 2, 3, 4, 5, 99, 99, 99}));
+  for (int t = 0; t < e.tables; ++t) {
+    const std::size_t i = std::size_t(t);
+    EXPECT_EQ(counts[i], t == owner[0] ? 2 : t == owner[4] ? 5 : 0);
+    EXPECT_EQ(chosen[i], t == owner[0] ? 1 : t == owner[4] ? 2 : 0);
+  }
+}
+
 TEST_F(Layouts, AllRowsWantedInOrderNeedNoGather) {
   LayoutBuilder b(plain, false, 99);
   b.clear();

@@ -196,7 +196,12 @@ TEST(ThinViews, BoundEachPageOnce) {
   CachedModel thin(read.backend, part_of(read.model, {}), read.target.cache(), selected(2));
   (void)logits_of(read.backend, thin, s);
   const std::vector<PageId>& table = read.target.cache().held(s.id).table;
-  std::vector<std::vector<std::int32_t>> right{{table.begin(), table.begin() + 8}};
+  const auto pages = [&](int begin, int end) {
+    std::vector<std::int32_t> all(table.begin() + begin, table.begin() + end);
+    std::ranges::sort(all);
+    return all;
+  };
+  std::vector<std::vector<std::int32_t>> right{pages(0, 8)};
   EXPECT_EQ(read.backend.bounded, right);
   (void)logits_of(read.backend, thin, s);
   EXPECT_EQ(read.backend.bounded, right);
@@ -206,12 +211,41 @@ TEST(ThinViews, BoundEachPageOnce) {
   (void)read.target.run({&more, 1});
   (void)read.target.unseen(s);
   (void)logits_of(read.backend, thin, s);
-  right.push_back({table[8], table[9]});
+  right.push_back(pages(8, 10));
   EXPECT_EQ(read.backend.bounded, right);
   thin.forget(s);
   (void)logits_of(read.backend, thin, s);
-  right.emplace_back(table.begin(), table.begin() + 10);
+  right.push_back(pages(0, 10));
   EXPECT_EQ(read.backend.bounded, right);
+}
+
+// Another sequence with the id of one that ended, whose view was not told.
+TEST(ThinViews, BoundThePagesOfRowsThatBeganAnew) {
+  const Sequence s = sequence_of(35);
+  Read read("llama2", "f32", s);
+  CachedModel thin(read.backend, part_of(read.model, {}), read.target.cache(), selected(2));
+  (void)logits_of(read.backend, thin, s);
+  read.target.forget(s);
+  Sequence other = sequence_of(35);
+  std::ranges::reverse(other.tokens);
+  (void)read.target.unseen(other);
+  ASSERT_TRUE(read.target.reserve(other, 35));
+  const Segment prompt{&other, 34};
+  (void)read.target.run({&prompt, 1});
+  (void)read.target.unseen(other);
+  (void)logits_of(read.backend, thin, other);
+  ASSERT_EQ(read.backend.bounded.size(), 2u);
+  const std::vector<PageId>& table = read.target.cache().held(other.id).table;
+  EXPECT_EQ(std::set(read.backend.bounded[1].begin(), read.backend.bounded[1].end()),
+            std::set(table.begin(), table.begin() + 8));
+}
+
+TEST(ThinViews, GiveNoMasses) {
+  const Sequence s = sequence_of(35);
+  Read read("llama2", "f32", s);
+  CachedModel thin(read.backend, part_of(read.model, {}), read.target.cache(), selected(2));
+  const Segment none{&s, 1};
+  EXPECT_THROW((void)thin.mass({&none, 1}), Error);
 }
 
 TEST(ThinViews, SelectNothingWithinTheWindowOfAModel) {

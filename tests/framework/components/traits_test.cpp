@@ -98,19 +98,24 @@ TEST(Traits, OfAComponentMadeOfOthersHaveWhatTheseNeed) {
   r.add(r.drafters, "inner", {kDrafterPart},
         {.proposes = {Drawn::chain}, .ranks = 1, .hidden = {3, 2}, .waits = true, .whole = {9, 8}});
   r.add(r.drafters, "innermost", {},
-        {.proposes = {Drawn::marginals}, .learns = true, .ranks = 5, .hidden = {2, 0}, .views_target = true});
+        {.proposes = {Drawn::marginals},
+         .learns = true,
+         .ranks = 5,
+         .hidden = {2, 0},
+         .views_target = true,
+         .page_bounds = true});
   const Needs alone = r.needs({{"name", "outer"}});
   EXPECT_EQ(alone.hidden, (std::vector<Tap>{1, 3})) << "each once";
   EXPECT_TRUE(alone.ranks == 2 && !alone.waits && !alone.learns && !alone.views_target);
   const json inner{{"name", "inner"}};
   const Needs two = r.needs({{"name", "outer"}, {"inner", inner}});
   EXPECT_EQ(two.hidden, (std::vector<Tap>{1, 3, 2}));
-  EXPECT_TRUE(two.ranks == 2 && two.waits && !two.learns && !two.views_target);
+  EXPECT_TRUE(two.ranks == 2 && two.waits && !two.learns && !two.views_target && !two.page_bounds);
   json deep = inner;
   deep["inner"] = {{"name", "innermost"}};
   const Needs all = r.needs({{"name", "outer"}, {"inner", deep}});
   EXPECT_EQ(all.hidden, (std::vector<Tap>{1, 3, 2, 0}));
-  EXPECT_TRUE(all.ranks == 5 && all.waits && all.learns && all.views_target);
+  EXPECT_TRUE(all.ranks == 5 && all.waits && all.learns && all.views_target && all.page_bounds);
   EXPECT_TRUE(all.proposes == alone.proposes && all.confidence && all.whole == alone.whole) << "its own";
 }
 

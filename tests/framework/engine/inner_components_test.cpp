@@ -126,9 +126,9 @@ TEST_F(InnerComponents, AnEngineLearnsWhereAnInnerPolicyDoes) {
 // Whatever else the outer ones state: the engine would not know of it.
 TEST_F(InnerComponents, PartsThatNeedSomethingAreNamedByAnOption) {
   const Needs guesses{.proposes = {Drawn::certain}};
-  for (const auto& change :
-       {+[](Needs& n) { n.ranks = 1; }, +[](Needs& n) { n.hidden = {1}; }, +[](Needs& n) { n.views_target = true; },
-        +[](Needs& n) { n.learns = true; }, +[](Needs& n) { n.waits = true; }}) {
+  for (const auto& change : {+[](Needs& n) { n.ranks = 1; }, +[](Needs& n) { n.hidden = {1}; },
+                             +[](Needs& n) { n.views_target = true; }, +[](Needs& n) { n.page_bounds = true; },
+                             +[](Needs& n) { n.learns = true; }, +[](Needs& n) { n.waits = true; }}) {
     Needs inner = guesses;
     change(inner);
     draft_with(inner, guesses, [](const Outcome&) {}, true);

@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention/routes.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/kernels/cuda/gpu.h"
+#include "tests/kernels/selection.h"
 #include "tests/kernels/trees.h"
 
 namespace foretoken::test {
@@ -148,6 +149,22 @@ TEST_F(Races, attention_of_a_tree_behind_a_long_prefix) {
 
 // Two tables of one cache, whose pool begins at a multiple of 16 bytes, or of less. Each run begins with the same
 // pages.
+TEST_F(Races, selection_of_pages) {
+  const std::unique_ptr<Backend> reference = make_reference_backend();
+  Cache cache(1, 1600, 16, 2, 64, DType::bf16);
+  fill(*reference, cache, 1600, 1);
+  const KvLayer kv = on_gpu(cache.layers[0], *cuda);
+  const std::vector<std::int32_t> pages(cache.tables.data<std::int32_t>(), cache.tables.data<std::int32_t>() + 100);
+  Layout layout =
+      on_gpu(selecting(layout_of({chain_row(0, 99), chain_row(0, 100)}, cache.tables, 0), cache, {100}, {30}), *cuda);
+  for (Tensor* t : {&layout.selection.candidates, &layout.selection.counts, &layout.selection.chosen}) *t = up(*t);
+  const Tensor q = up(rounded(random_tensor({2, 8 * 64}, 3)));
+  twice("selection", [&] {
+    cuda->bound_pages({&kv, 1}, pages);
+    return cuda->select_pages(q, kv, layout);
+  });
+}
+
 TEST_F(Races, move) {
   const std::unique_ptr<Backend> reference = make_reference_backend();
   for (const DType dtype : {DType::bf16, DType::e4m3})

@@ -132,6 +132,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"attention/plain.cu", 1},              // kPlainBytes
       {"attention/prompt_tree.cuh", 1},       // prompt_bytes
       {"attention/rope_store.cu", 1},         // rope_store_bytes
+      {"attention/select.cu", 3},             // kScoreBytes; two small arrays of keep_pages: at most 1 KB
       {"attention/stream.cuh", 1},            // attention_stream_bytes
       {"attention/tiles.cuh", 1},             // tile_bytes
       {"cuda_backend.cu", 1},                 // 128 bytes by which a build is identified

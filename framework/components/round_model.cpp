@@ -14,7 +14,7 @@ RoundModel::RoundModel(Host& host, std::shared_ptr<CachedModel> part)
 
 Budget RoundModel::budget(const DraftRequest& r) const {
   Budget b = r.budget;
-  b.depth = std::min(b.depth, model_->info().positions - r.sequence->length() + 1);
+  b.depth = std::min(b.depth, model_->info().positions - model_->length(*r.sequence) + 1);
   return b.or_root();
 }
 
@@ -25,7 +25,7 @@ RoundModel::First RoundModel::begin(std::span<const DraftRequest> requests, std:
   hidden_.clear(), features_.clear(), outputs_.clear();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const DraftRequest& r = requests[i];
-    if (r.rows == 0 || r.sequence->length() > model_->info().positions) continue;
+    if (r.rows == 0 || model_->length(*r.sequence) > model_->info().positions) continue;
     const int unseen = int(model_->unseen(*r.sequence).size());
     int rows = r.rows;
     if (!taps_.empty()) {  // while a prompt is read, the target has no states of its last tokens

@@ -165,9 +165,9 @@ std::shared_ptr<const VocabularyMap> Workbench::map_between(const ModelInfo& tar
                                                             const std::filesystem::path& beside) {
   const ModelChoice of = target_of(run);
   if (own.vocabulary == target.vocabulary || !choice.random.empty() || !of.random.empty()) return nullptr;
-  auto& map = maps_[std::to_string(target.vocabulary) + "|" + std::to_string(target.vocab) + "|" +
-                    std::to_string(own.vocabulary) + "|" + std::to_string(own.vocab) + "|" + target.name + "|" +
-                    own.name];
+  auto& map =
+      maps_[std::to_string(target.vocabulary) + "|" + std::to_string(target.vocab) + "|" +
+            std::to_string(own.vocabulary) + "|" + std::to_string(own.vocab) + "|" + target.name + "|" + own.name];
   if (!map)
     map = std::make_shared<VocabularyMap>(VocabularyMap::Side{target.name, target.vocab, tokenizer(of, beside)},
                                           VocabularyMap::Side{own.name, own.vocab, tokenizer(choice, beside)});

@@ -53,8 +53,8 @@ class Workbench {
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
   // What its target says of itself, before or after it is loaded (but for its weight bytes, before).
   ModelInfo target_info(const nlohmann::json& run, const std::filesystem::path& beside);
-  // The same of a model beside the target: its vocabulary is the target's, by as many rows where both have one tokenizer,
-  // else by a TranslatedModel.
+  // The same of a model beside the target: its vocabulary is the target's, by as many rows where both have one
+  // tokenizer, else by a TranslatedModel.
   ModelInfo info_beside(const ModelInfo& target, const ModelChoice& choice, const nlohmann::json& run,
                         const std::filesystem::path& beside);
   // Whose tokens a model speaks.

@@ -133,7 +133,7 @@ class CachedModel {
   std::shared_ptr<ForwardBooks> books_;
   std::vector<std::int64_t> layout_;  // of a page
   LayoutBuilder builder_;
-  int ids_;  // of the tokens that the model reads
+  int ids_;                                 // of the tokens that the model reads
   std::vector<const KvCache::Held*> held_;  // of the segments of the current forward
   std::vector<int> firsts_;                 // their first pending rows
   RowInputs inputs_;                        // of the current forward

@@ -1,6 +1,7 @@
 #include "framework/components/round_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/error.h"
 
@@ -12,7 +13,21 @@ RoundModel::RoundModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap
 RoundModel::RoundModel(Host& host, std::shared_ptr<CachedModel> part)
     : model_(std::move(part)), distributions_(host.backend()) {}
 
+namespace {
+
+// A model of another vocabulary has nothing to draft where biases forbid all tokens that it has in common with the
+// target.
+bool forbids_common(const Sequence& s, const VocabularyMap* map) {
+  if (!map || int(s.sampling.logit_bias.size()) < map->common()) return false;
+  return map->common() <= std::ranges::count_if(s.tally.token_counts(), [&](const TokenCount& c) {
+           return std::isinf(c.bias) && map->own_ids()[std::size_t(c.token)] >= 0;
+         });
+}
+
+}  // namespace
+
 Budget RoundModel::budget(const DraftRequest& r) const {
+  if (forbids_common(*r.sequence, model_->model()->vocabulary_map())) return Budget{}.or_root();
   Budget b = r.budget;
   b.depth = std::min(b.depth, model_->info().positions - model_->length(*r.sequence) + 1);
   return b.or_root();

@@ -35,21 +35,20 @@ VocabularyMap::VocabularyMap(const Side& target, const Side& own)
       target_ids_(std::size_t(own.vocab), -1),
       bytes_(256, -1) {
   const TokensByText theirs(target), ours(own);
-  int common = 0;
   const auto join = [&](const auto& all, const auto& others) {
     for (const auto& [text, id] : all)
       if (const auto other = others.find(text); other != others.end())
-        own_ids_[std::size_t(id)] = other->second, target_ids_[std::size_t(other->second)] = id, ++common;
+        own_ids_[std::size_t(id)] = other->second, target_ids_[std::size_t(other->second)] = id, ++common_;
   };
   join(theirs.plain, ours.plain), join(theirs.special, ours.special);
-  if (common == 0)
+  if (common_ == 0)
     throw Error("the draft model " + own.model + " and the target " + target.model +
                 " have no token in common, so that nothing could be drafted; use a draft model whose tokenizer has "
                 "tokens of the target's");
   for (Token id = 0; id < own.vocab; ++id) own_ids_[std::size_t(target.vocab + id)] = id;
   for (const auto& [text, id] : ours.plain)
     if (text.size() == 1) bytes_[static_cast<unsigned char>(text.front())] = id;
-  summary_ = "the model " + own.model + " has " + std::to_string(common) + " of the " + std::to_string(theirs.size()) +
+  summary_ = "the model " + own.model + " has " + std::to_string(common_) + " of the " + std::to_string(theirs.size()) +
              " tokens of the target " + target.model;
 }
 
@@ -83,7 +82,8 @@ std::vector<Token> VocabularyMap::read_prompt(std::span<const Token> prompt) con
   const Tokenizer &theirs = *target_.tokenizer, &ours = *own_.tokenizer;
   std::vector<Token> to;
   std::size_t at = 0;
-  if (const auto before = theirs.beginning(); std::ranges::equal(before, prompt.first(std::min(before.size(), prompt.size()))))
+  if (const auto before = theirs.beginning();
+      std::ranges::equal(before, prompt.first(std::min(before.size(), prompt.size()))))
     at = before.size(), append(ours.beginning(), to);
   for (const std::size_t begin = at; at < prompt.size();) {
     const auto special = [&](Token t) { return theirs.is_special(t); };

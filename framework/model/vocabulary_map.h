@@ -1,7 +1,7 @@
 // A model whose vocabulary is not the target's: which tokens both have (token-level intersection: Timor et al. 2025,
-// arXiv 2502.05202), and how the model reads a sequence of the target's tokens. Equal are tokens of equal bytes within a
-// text, however a file spells them; special tokens are equal to special tokens of the same text alone. This module must
-// not know models, sequences or drafters.
+// arXiv 2502.05202), and how the model reads a sequence of the target's tokens. Equal are tokens of equal bytes within
+// a text, however a file spells them; special tokens are equal to special tokens of the same text alone. This module
+// must not know models, sequences or drafters.
 #pragma once
 #include <memory>
 #include <span>
@@ -22,6 +22,7 @@ class VocabularyMap {
   // Without a common token: an Error.
   VocabularyMap(const Side& target, const Side& own);
 
+  int common() const { return common_; }  // tokens that both have
   // The ids of what the model reads: a common token has the target's id, any other the target's vocab + its own.
   int ids() const { return int(own_ids_.size()); }
   Token id_of(Token own) const;
@@ -46,6 +47,7 @@ class VocabularyMap {
   Side target_, own_;
   std::vector<Token> own_ids_, target_ids_;
   std::vector<Token> bytes_;  // [256]: the model's token of a single byte; -1: none
+  int common_ = 0;
   std::string summary_;
 };
 

@@ -108,7 +108,8 @@ void RoundModel::note_features(std::span<const Segment> segments, const Output& 
 std::vector<Option> with_model(std::vector<Option> more) {
   std::vector<Option> all{
       {"model", "model", nullptr,
-       "Hugging Face directory or GGUF file of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
+       "Hugging Face directory or GGUF file of the draft model, with any tokenizer, or "
+       "{\"random\": SHAPE, \"seed\": 1}"},
       {"inflate", "shape", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
        true, -1e300, 1e300, "model"},
       {"dtype", "dtype", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype",

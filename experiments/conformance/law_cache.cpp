@@ -78,7 +78,7 @@ void check_cache(Backend& backend, Engine& engine, CachedModel& cached, const Re
                  Finding& f) {
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
-  (void)cached.unseen(sequence);                  // settles
+  (void)cached.unseen(sequence);
   const int held = cache.confirmed(sequence.id);
   cache.compact();
   const std::string prefix = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +

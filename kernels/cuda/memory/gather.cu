@@ -1,7 +1,8 @@
 // gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size. pick: to[i] = *at[i],
 // or known[i] where at[i] is null, kOutside where that is no token. Bytes: 16 a row. recall: row i of to [n, width] of
 // any type = the row at address at[i], zeros where it is null. Bytes: 2 * n * width * size. spread: rows of -infinity
-// with some columns. Bytes: n * (8 m + 4 vocab).
+// with some columns. Bytes: n * (8 m + 4 vocab). translate: to[i] = ids[tokens[i]], -1 where there is none. Bytes:
+// 12 a row.
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {

@@ -24,7 +24,7 @@ json named(const char* name, json more = json::object()) {
 }
 
 const std::vector<json> kChains{named("draft_model"), named("draft_model", {{"temperature", 0.5}}),
-                                named("pard", {{"mask", 1}})};
+                                named("pard", {{"mask", 3}})};  // which the target lacks
 const std::vector<json> kTrees{named("draft_tree", {{"shape", {2, 1}}, {"draws", "without_replacement"}}),
                                named("draft_tree", {{"shape", {2, 1}}, {"draws", "independent"}}),
                                named("draft_dynamic", {{"width", 2}, {"expand", 2}})};

@@ -174,7 +174,7 @@ Growth dynamic_growth(const nlohmann::json& o) {
 }
 
 Entry<Drafter> draft_dynamic() {
-  return {"a tree of the most probable paths of a smaller model of the same vocabulary",
+  return {"a tree of the most probable paths of a smaller model",
           "arXiv 2406.16858",
           with_model(dynamic_options()),
           [](const nlohmann::json& o, Host& host) {

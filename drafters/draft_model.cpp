@@ -83,7 +83,7 @@ Growth chain_growth(const nlohmann::json& o, const std::string& drafter) {
 
 Entry<Drafter> draft_model() {
   return {
-      "a chain drawn from a smaller model of the same vocabulary",
+      "a chain drawn from a smaller model",
       "arXiv 2211.17192, 2302.01318",
       with_model(chain_options()),
       [](const nlohmann::json& o, Host& host) {

@@ -351,7 +351,7 @@ Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const Mo
 }
 
 Entry<Drafter> draft_tree() {
-  return {"a tree of a fixed shape from a smaller model of the same vocabulary",
+  return {"a tree of a fixed shape from a smaller model",
           "arXiv 2305.09781, 2402.12374, 2401.10774",
           with_model(tree_options()),
           [](const nlohmann::json& o, Host& host) {

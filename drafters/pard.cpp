@@ -67,16 +67,17 @@ class Pard : public Drafter {
   std::optional<float> temperature_;
 };
 
-Token mask_of(const nlohmann::json& o, const ModelInfo& model) {
+// `own`: how many tokens the model has.
+Token mask_of(const nlohmann::json& o, const ModelInfo& model, int own) {
   const Token mask = o.at("mask").is_null() ? model.mask : o.at("mask").get<Token>();
   if (mask < 0)
     throw Error(
         "the draft model " + model.name +
         " names no \"pard_token\" in its config.json; choose one that was trained to draft in parallel, or give "
         "the drafter 'pard' its 'mask'");
-  if (mask >= model.vocab)
+  if (mask >= own)
     throw Error("'mask' of the drafter 'pard' is " + std::to_string(mask) + ", but " + model.name + " has " +
-                std::to_string(model.vocab) + " tokens");
+                std::to_string(own) + " tokens");
   return mask;
 }
 
@@ -91,7 +92,9 @@ Entry<Drafter> pard() {
                   draft_temperature()}),
       [](const nlohmann::json& o, Host& host) {
         std::shared_ptr<Model> model = host.load(ModelChoice::read(o.at("model")));
-        const Token mask = mask_of(o, model->info());
+        const VocabularyMap* map = model->vocabulary_map();
+        Token mask = mask_of(o, model->info(), map ? int(map->target_ids().size()) : model->info().vocab);
+        if (map) mask = map->id_of(mask);
         return std::make_unique<Pard>(host, RoundModel(host, std::move(model)), mask,
                                       read_draft_temperature(o, "pard"));
       },

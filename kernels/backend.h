@@ -175,8 +175,11 @@ class Backend {
   // have the type `from`, or zeros where that address is null. `to` has the same type, or f32 where `from` is bf16.
   virtual void recall(const Tensor& at, Tensor to, DType from) = 0;
   // Logits of a part of a vocabulary as logits of all of it: to f32 [n, vocab] becomes -infinity, but to[i][ids[j]] =
-  // from[i][j]; from f32 [n, m], ids i32 [m], all different and in range.
+  // from[i][j]; from f32 [n, m], ids i32 [m], in range and all different, but for -1, whose columns are left out.
   virtual void spread(const Tensor& from, const Tensor& ids, Tensor to) = 0;
+  // Tokens of one vocabulary in another: tokens i32 [n] -> i32 [n], ids[token], or -1 where ids (i32) has no such
+  // element.
+  virtual Tensor translate(const Tensor& tokens, const Tensor& ids) = 0;
   // Host only: p[i] = distribution(begin + i) for i < n <= kTile; returns their tile_sum. Used by HostLane.
   virtual double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const {
     for (int i = 0; i < n; ++i) p[i] = distribution(begin + i);

@@ -214,8 +214,18 @@ void HostBackend::spread(const Tensor& from, const Tensor& ids, Tensor to) {
   for (std::int64_t i = 0; i < to.dim(0); ++i) {
     float* const row = to.row<float>(i);
     std::fill_n(row, to.dim(1), -std::numeric_limits<float>::infinity());
-    for (std::int64_t j = 0; j < from.dim(1); ++j) row[ids.data<std::int32_t>()[j]] = from.row<float>(i)[j];
+    for (std::int64_t j = 0; j < from.dim(1); ++j)
+      if (const std::int32_t id = ids.data<std::int32_t>()[j]; id >= 0) row[id] = from.row<float>(i)[j];
   }
+}
+
+Tensor HostBackend::translate(const Tensor& tokens, const Tensor& ids) {
+  const Tensor to = allocate(tokens.shape(), DType::i32);
+  for (std::int64_t i = 0; i < tokens.dim(0); ++i) {
+    const Token t = *tokens.row<Token>(i);
+    *to.row<Token>(i) = t >= 0 && t < ids.dim(0) ? *ids.row<Token>(t) : -1;
+  }
+  return to;
 }
 
 void HostBackend::move(std::span<const Moves> moves) {

@@ -32,6 +32,7 @@ class HostBackend : public Backend {
   void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;
   void recall(const Tensor& at, Tensor to, DType from) override;
   void spread(const Tensor& from, const Tensor& ids, Tensor to) override;
+  Tensor translate(const Tensor& tokens, const Tensor& ids) override;
   void move(std::span<const Moves> moves) override;
 
   Chance* chance() override { return chance_; }

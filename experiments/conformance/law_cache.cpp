@@ -79,7 +79,8 @@ void check_cache(Backend& backend, Engine& engine, CachedModel& cached, const Re
                  Finding& f) {
   KvCache& cache = cached.cache();
   if (cache.confirmed(sequence.id) == 0) return;  // preempted, or never fed
-  const int held = cache.settle(sequence);
+  (void)cached.unseen(sequence);
+  const int held = cache.confirmed(sequence.id);
   cache.compact();
   const std::string prefix = cached.info().name + ", sequence " + std::to_string(sequence.id) + " of " +
                              std::to_string(sequence.length()) + " tokens: ";

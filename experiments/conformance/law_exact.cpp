@@ -186,6 +186,7 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   Enumerators chance(c.at_once, int(c.prompts.size()), c.remembers);
   Renaming renaming(c.rename, &chance);
   const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
+  if (c.load) models.load = c.load(*backend);
   backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
   Finding f{.what = subject.text()};
   try {

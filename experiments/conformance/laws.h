@@ -29,6 +29,7 @@ struct ExactCase {
   Renaming::Rename rename{};  // a planted bug of naming
   std::function<std::unique_ptr<HostBackend>()> backend{};                   // null: reference
   std::function<std::shared_ptr<Model>(std::shared_ptr<Model>)> disguise{};  // a planted bug of the target
+  std::function<Host::Load(Backend&)> load{};  // of other models for drafters; null: table_models()
 };
 Finding exact(const Subject& subject, const ExactCase& c);
 

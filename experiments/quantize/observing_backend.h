@@ -80,6 +80,7 @@ class ObservingBackend final : public Backend {
   }
   void recall(const Tensor& at, Tensor to, DType from) override { device_.recall(at, to, from); }
   void spread(const Tensor& from, const Tensor& ids, Tensor to) override { device_.spread(from, ids, to); }
+  Tensor translate(const Tensor& tokens, const Tensor& ids) override { return device_.translate(tokens, ids); }
   void move(std::span<const Moves> moves) override { device_.move(moves); }
   int padded(int n) const override { return device_.padded(n); }
   void synchronize() override { device_.synchronize(); }

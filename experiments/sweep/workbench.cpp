@@ -14,6 +14,7 @@
 #include "framework/model/model_files.h"
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
+#include "framework/model/translated_model.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
@@ -145,6 +146,34 @@ std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& cho
   return model;
 }
 
+std::shared_ptr<Model> Workbench::model_beside(const ModelInfo& target, const ModelChoice& choice, const json& run,
+                                               const std::filesystem::path& beside) {
+  Backend& device = backend(run.at("engine"));
+  const ModelChoice own = beside_target(choice, run);
+  std::shared_ptr<Model> made = model(device, own, beside, &target);
+  const auto map = map_between(target, made->info(), own, run, beside);
+  if (!map) return made;
+  Loaded& read = models_[model_key(device, own, beside) + "|" + std::to_string(target.vocabulary) + "|" +
+                         std::to_string(target.vocab)];
+  if (!read.model) read.model = std::make_shared<TranslatedModel>(device, std::move(made), map, target);
+  read.used = true;
+  return read.model;
+}
+
+std::shared_ptr<const VocabularyMap> Workbench::map_between(const ModelInfo& target, const ModelInfo& own,
+                                                            const ModelChoice& choice, const json& run,
+                                                            const std::filesystem::path& beside) {
+  const ModelChoice of = target_of(run);
+  if (own.vocabulary == target.vocabulary || !choice.random.empty() || !of.random.empty()) return nullptr;
+  auto& map =
+      maps_[std::to_string(target.vocabulary) + "|" + std::to_string(target.vocab) + "|" +
+            std::to_string(own.vocabulary) + "|" + std::to_string(own.vocab) + "|" + target.name + "|" + own.name];
+  if (!map)
+    map = std::make_shared<VocabularyMap>(VocabularyMap::Side{target.name, target.vocab, tokenizer(of, beside)},
+                                          VocabularyMap::Side{own.name, own.vocab, tokenizer(choice, beside)});
+  return map;
+}
+
 OpenModel Workbench::opened(const ModelChoice& choice, const std::filesystem::path& beside) {
   return open_model(
       choice, [&](const std::string& directory) { return model_path(directory, beside); }, check_interrupt);
@@ -173,7 +202,8 @@ ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& b
 
 ModelInfo Workbench::info_beside(const ModelInfo& target, const ModelChoice& choice, const json& run,
                                  const std::filesystem::path& beside) {
-  return info_of(backend(run.at("engine")), beside_target(choice, run), beside, &target);
+  const ModelInfo own = info_of(backend(run.at("engine")), beside_target(choice, run), beside, &target);
+  return map_between(target, own, choice, run, beside) ? translated_info(target, own) : own;
 }
 
 ModelInfo Workbench::info_of(Backend& device, const ModelChoice& choice, const std::filesystem::path& beside,
@@ -196,7 +226,7 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   const ModelInfo target_info = target(run, beside)->info();
   std::string key = e.at("memory_fraction").dump() + "|" + model_key(device, target_of(run), beside);
   for (const ModelChoice& choice : component_models(run, registries)) {
-    model(device, choice, beside, &target_info);
+    model_beside(target_info, choice, run, beside);
     key += "|" + model_key(device, choice, beside);
   }
   for (const std::string& head : registries.drafters.files(run.at("drafter")).heads) key += "|" + head;
@@ -229,8 +259,8 @@ std::unique_ptr<Engine> Workbench::engine_of(const json& run, Side side, const s
   const std::shared_ptr<Model> own = target(run, beside);
   return std::make_unique<Engine>(
       device, own, registries, configs_of(run, side, registries, beside), options,
-      [this, &device, run, beside, info = own->info()](const ModelChoice& choice) {
-        return model(device, beside_target(choice, run), beside, &info);
+      [this, run, beside, info = own->info()](const ModelChoice& choice) {
+        return model_beside(info, choice, run, beside);
       },
       kept_);
 }

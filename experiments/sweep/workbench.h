@@ -18,6 +18,7 @@
 #include "framework/model/config.h"
 #include "framework/model/model_choice.h"
 #include "framework/model/open_model.h"
+#include "framework/model/vocabulary_map.h"
 #include "framework/text/chat_template.h"
 #include "framework/text/tokenizer.h"
 
@@ -52,7 +53,8 @@ class Workbench {
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
   // What its target says of itself, before or after it is loaded (but for its weight bytes, before).
   ModelInfo target_info(const nlohmann::json& run, const std::filesystem::path& beside);
-  // The same of a model beside the target: its vocabulary has the target's size where both have one tokenizer.
+  // The same of a model beside the target: its vocabulary is the target's, by as many rows where both have one
+  // tokenizer, else by a TranslatedModel.
   ModelInfo info_beside(const ModelInfo& target, const ModelChoice& choice, const nlohmann::json& run,
                         const std::filesystem::path& beside);
   // Whose tokens a model speaks.
@@ -79,6 +81,13 @@ class Workbench {
   // `choice` has a cache type of its own; `target`: beside which it is, null where it is the target.
   std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside,
                                const ModelInfo* target);
+  // `choice`: of a component of the run.
+  std::shared_ptr<Model> model_beside(const ModelInfo& target, const ModelChoice& choice, const nlohmann::json& run,
+                                      const std::filesystem::path& beside);
+  // From the tokens of a model to the target's; null where they are the same, or one of them has no tokenizer.
+  std::shared_ptr<const VocabularyMap> map_between(const ModelInfo& target, const ModelInfo& own,
+                                                   const ModelChoice& choice, const nlohmann::json& run,
+                                                   const std::filesystem::path& beside);
   OpenModel opened(const ModelChoice& choice, const std::filesystem::path& beside);
   OpenModel fitted_to(const ModelInfo& target, OpenModel open, const ModelChoice& choice,
                       const std::filesystem::path& beside);
@@ -96,6 +105,7 @@ class Workbench {
   std::map<std::string, Loaded> models_;
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();  // by drafters, policies and verifiers
   std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers_;
+  std::map<std::string, std::shared_ptr<const VocabularyMap>> maps_;
   std::set<std::string> asked_for_;
   std::string asked_;                          // the run whose pool was asked for last
   std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models

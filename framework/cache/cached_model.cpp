@@ -73,30 +73,35 @@ CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> model, PagePoo
     : backend_(backend),
       model_(std::move(model)),
       taps_(std::move(taps)),
+      read_(model_->vocabulary_map()),
       cache_(pool, with_taps(model_->info(), taps_, bounds), reuse_prefixes, model_->info().skip),
       window_(info().kv.window(info().name)),
       pool_(pool),
       books_(new_books()),
       layout_(layout_of(cache_)),
-      builder_(backend, window_ > 0, pool.trash()) {
+      builder_(backend, window_ > 0, pool.trash()),
+      ids_(model_->vocabulary_map() ? model_->vocabulary_map()->ids() : info().vocab) {
   info().kv.expect_heads(info().name);
 }
 
 CachedModel::CachedModel(Backend& backend, std::shared_ptr<Model> part, KvCache& viewed, PageChoice chosen)
     : backend_(backend),
       model_(std::move(part)),
+      read_(nullptr),
       cache_(viewed, std::move(chosen)),
       window_(info().kv.window(info().name)),
       pool_(viewed.pool()),
       books_(new_books()),
       layout_(layout_of(cache_)),
-      builder_(backend, window_ > 0, pool_.trash()) {
+      builder_(backend, window_ > 0, pool_.trash()),
+      ids_(info().vocab) {
   if (cache_.selects() && window_ > 0)
     throw Error("the model " + info().name + " attends to a window of " + std::to_string(window_) +
                 " positions, so there are no pages to select; choose a model that attends to all positions");
 }
 
-std::span<const Token> CachedModel::unseen(const Sequence& sequence) {
+std::span<const Token> CachedModel::unseen(const Sequence& of) {
+  const Sequence& sequence = read_.of(of);
   const std::size_t seen = std::size_t(cache_.settle(sequence) + cache_.skip());
   return std::span<const Token>(sequence.tokens).subspan(std::min(seen, sequence.tokens.size()));
 }
@@ -111,7 +116,12 @@ bool CachedModel::reserve(const Sequence& sequence, int rows) {
 }
 
 int CachedModel::most_unseen(const Sequence& sequence) {
-  return !cache_.keeps() || cache_.knows(sequence.id) ? int(unseen(sequence).size()) : sequence.length();
+  return !cache_.keeps() || cache_.knows(sequence.id) ? int(unseen(sequence).size()) : length(sequence);
+}
+
+void CachedModel::forget(const Sequence& sequence) {
+  if (cache_.knows(sequence.id)) cache_.forget(read_.of(sequence));
+  read_.forget(sequence.id), lacking_.erase(sequence.id);
 }
 
 HiddenStates CachedModel::hidden(const Sequence& sequence) const {
@@ -179,8 +189,10 @@ void CachedModel::bound_pages(std::span<const Segment> segments) {
 // Appends the rows to the cache as pending rows, and to the layout.
 void CachedModel::feed(std::span<const Segment> segments) {
   builder_.clear(), held_.clear(), firsts_.clear();
+  // Of another vocabulary the root's token is not the one that a tree names, in the target's ids.
+  const auto own_root = [this](const Segment& s) { return read_.translates() && s.tree && s.begin == 0; };
   std::int64_t chained = 0;
-  for (const Segment& s : segments) chained += s.chain;
+  for (const Segment& s : segments) chained += s.chain + own_root(s);
   const Tensor chains = chained > 0 ? Tensor::host({chained}, DType::i32) : Tensor();
   int link = 0;  // index into `chains`
   for (const Segment& s : segments) {
@@ -198,7 +210,8 @@ void CachedModel::feed(std::span<const Segment> segments) {
       return row;
     };
     int previous = -1;
-    std::copy_n(s.sequence->tokens.data() + cache_.skip() + held.confirmed, s.chain, chains.data<Token>() + link);
+    const std::vector<Token>& tokens = read_.of(*s.sequence).tokens;
+    std::copy_n(tokens.data() + cache_.skip() + held.confirmed, s.chain + own_root(s), chains.data<Token>() + link);
     const KvCache::Source chain{chains, {}};
     for (int k = 0; k < s.chain; ++k) previous = add(previous, chain, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows
@@ -206,7 +219,10 @@ void CachedModel::feed(std::span<const Segment> segments) {
         drawn{known.known, s.tree ? s.tree->tokens : Tensor()};
     for (int n = s.begin; s.tree && n < s.tree->nodes; ++n) {
       const int parent = n == 0 ? previous : root + *s.tree->parents.row<std::int32_t>(n);
-      (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
+      if (n == 0 && own_root(s))
+        (void)add(parent, chain, link++);
+      else
+        (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
       builder_.want();
       held.pending.back().approximate = s.mutual || n >= s.approximate;
     }
@@ -231,7 +247,7 @@ Output CachedModel::forward(Inputs in) {
   ForwardMemory& memory = books_->memory();
   const auto body = [&] {
     in.rows.tokens = backend_.allocate({e.rows}, DType::i32);
-    backend_.pick(in.known, in.at, in.rows.tokens, info().vocab);
+    backend_.pick(in.known, in.at, in.rows.tokens, ids_);
     if (in.features) {
       const std::int64_t pieces = inputs_.pieces, width = inputs_.width;
       const Tensor all = backend_.allocate({e.rows * pieces, width}, DType::f32);

@@ -11,6 +11,7 @@
 
 #include "framework/cache/kv_cache.h"
 #include "framework/cache/layout_builder.h"
+#include "framework/cache/read_sequences.h"
 #include "framework/decode/draft_tree.h"
 #include "framework/model/forward_books.h"
 #include "framework/model/model.h"
@@ -71,6 +72,9 @@ class CachedModel {
 
   const ModelInfo& info() const { return model_->info(); }
   const std::shared_ptr<Model>& model() const { return model_; }
+  // The sequence's tokens as the model reads them: of another vocabulary they are other ids, and more or fewer. All
+  // that is said of tokens and rows below is of these.
+  int length(const Sequence& sequence) { return read_.of(sequence).length(); }
   // The sequence's tokens that the cache lacks, at least one (the root). Resolves pending rows: KvCache::settle.
   std::span<const Token> unseen(const Sequence& sequence);
   // An upper bound of their number: for a sequence that the cache does not know its length, since no prefix is looked
@@ -80,7 +84,7 @@ class CachedModel {
   // fed, and before run(), in every round. An Error for a sequence that unseen() was not called for.
   bool reserve(const Sequence& sequence, int rows);
   // Whether the context has room for a round: for at least so many rows of a tree, its root among them.
-  bool fits(const Sequence& sequence) const { return sequence.length() - 1 + least_rows_ <= info().positions; }
+  bool fits(const Sequence& sequence) { return length(sequence) - 1 + least_rows_ <= info().positions; }
   void set_least_rows(int rows) { least_rows_ = rows; }
   // The pool had no pages for the last reserve() of this sequence.
   bool lacked_pages(const Sequence& sequence) const { return lacking_.contains(sequence.id); }
@@ -93,7 +97,7 @@ class CachedModel {
   // One forward of `chain` tokens of each segment, without trees: f32 [segments, pages], on the device, how much of the
   // softmax the rows put on each page of their sequence, over all layers and heads (Backend::attention_mass).
   Tensor mass(std::span<const Segment> segments);
-  void forget(const Sequence& sequence) { cache_.forget(sequence), lacking_.erase(sequence.id); }
+  void forget(const Sequence& sequence);
 
   // The states of the confirmed rows of a sequence that settle() has been called for. Valid until the next settle().
   HiddenStates hidden(const Sequence& sequence) const;
@@ -122,6 +126,7 @@ class CachedModel {
   Backend& backend_;
   std::shared_ptr<Model> model_;
   std::vector<Tap> taps_;
+  ReadSequences read_;
   KvCache cache_;
   std::unordered_set<SequenceId> lacking_;
   int least_rows_ = 1;
@@ -130,6 +135,7 @@ class CachedModel {
   std::shared_ptr<ForwardBooks> books_;
   std::vector<std::int64_t> layout_;  // of a page
   LayoutBuilder builder_;
+  int ids_;                                 // of the tokens that the model reads
   std::vector<const KvCache::Held*> held_;  // of the segments of the current forward
   std::vector<int> firsts_;                 // their first pending rows
   RowInputs inputs_;                        // of the current forward

@@ -57,6 +57,14 @@ std::shared_ptr<CachedModel> Host::add(std::shared_ptr<CachedModel> cache) {
   return caches_.emplace_back(std::move(cache));
 }
 
+std::string Host::notice() const {
+  std::string all;
+  for (const auto& c : caches_)
+    if (const VocabularyMap* map = c->model()->vocabulary_map(); map && all.find(map->summary()) == all.npos)
+      all += (all.empty() ? "" : "; ") + map->summary();
+  return all.empty() ? all : all + ", and drafts no others";
+}
+
 std::shared_ptr<ForwardBooks> Host::books(std::shared_ptr<ForwardMemory> memory, const UsedWeights& weights) {
   return books_.emplace_back(std::make_shared<ForwardBooks>(backend_, std::move(memory), weights));
 }

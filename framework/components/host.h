@@ -47,8 +47,9 @@ class Host {
   std::shared_ptr<Model> target_model() const;
   // Of the target. An Error where this engine does not offer it, or where it has none.
   const Ends& ends() const;
-  // The model that an option of the type "model" names: host.load(ModelChoice::read(options.at("model"))). Another
-  // vocabulary than the target's is an Error.
+  // The model that an option of the type "model" names: host.load(ModelChoice::read(options.at("model"))). One of
+  // another vocabulary comes as a TranslatedModel, whose logits are those of the target's tokens; where one of the two
+  // has no tokenizer it is an Error.
   std::shared_ptr<Model> load(const ModelChoice& choice) const;
   // A cache for it over the shared pool, owned by the engine's books (time in forwards is counted as drafting).
   std::shared_ptr<CachedModel> cache(std::shared_ptr<Model> model);
@@ -57,6 +58,8 @@ class Host {
   std::shared_ptr<CachedModel> view_of_target(std::shared_ptr<Model> part, PageChoice chosen = {});
   KvCache* target_cache() const { return offers_.target_cache; }  // null: not offered
   std::span<const std::shared_ptr<CachedModel>> caches() const { return caches_; }
+  // What Drafter::notice() is for, of the models: how much of another vocabulary is the target's.
+  std::string notice() const;
   // Books for forwards without a cache, as the engine keeps them for caches: their time is counted as drafting, and
   // their weights and memory as the draft's.
   std::shared_ptr<ForwardBooks> books(std::shared_ptr<ForwardMemory> memory, const UsedWeights& weights);

@@ -1,6 +1,7 @@
 #include "framework/components/round_model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/error.h"
 
@@ -12,9 +13,23 @@ RoundModel::RoundModel(Host& host, std::shared_ptr<Model> model, std::vector<Tap
 RoundModel::RoundModel(Host& host, std::shared_ptr<CachedModel> part)
     : model_(std::move(part)), distributions_(host.backend()) {}
 
+namespace {
+
+// A model of another vocabulary has nothing to draft where biases forbid all tokens that it has in common with the
+// target.
+bool forbids_common(const Sequence& s, const VocabularyMap* map) {
+  if (!map || int(s.sampling.logit_bias.size()) < map->common()) return false;
+  return map->common() <= std::ranges::count_if(s.tally.token_counts(), [&](const TokenCount& c) {
+           return std::isinf(c.bias) && map->own_ids()[std::size_t(c.token)] >= 0;
+         });
+}
+
+}  // namespace
+
 Budget RoundModel::budget(const DraftRequest& r) const {
+  if (forbids_common(*r.sequence, model_->model()->vocabulary_map())) return Budget{}.or_root();
   Budget b = r.budget;
-  b.depth = std::min(b.depth, model_->info().positions - r.sequence->length() + 1);
+  b.depth = std::min(b.depth, model_->info().positions - model_->length(*r.sequence) + 1);
   return b.or_root();
 }
 
@@ -25,7 +40,7 @@ RoundModel::First RoundModel::begin(std::span<const DraftRequest> requests, std:
   hidden_.clear(), features_.clear(), outputs_.clear();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const DraftRequest& r = requests[i];
-    if (r.rows == 0 || r.sequence->length() > model_->info().positions) continue;
+    if (r.rows == 0 || model_->length(*r.sequence) > model_->info().positions) continue;
     const int unseen = int(model_->unseen(*r.sequence).size());
     int rows = r.rows;
     if (!taps_.empty()) {  // while a prompt is read, the target has no states of its last tokens
@@ -93,7 +108,8 @@ void RoundModel::note_features(std::span<const Segment> segments, const Output& 
 std::vector<Option> with_model(std::vector<Option> more) {
   std::vector<Option> all{
       {"model", "model", nullptr,
-       "Hugging Face directory or GGUF file of the draft model, or {\"random\": SHAPE, \"seed\": 1}"},
+       "Hugging Face directory or GGUF file of the draft model, with any tokenizer, or "
+       "{\"random\": SHAPE, \"seed\": 1}"},
       {"inflate", "shape", nullptr, "shape that it is embedded in, computing the same at its cost; null: as it is",
        true, -1e300, 1e300, "model"},
       {"dtype", "dtype", "auto", "type of its weights: auto (as stored), f32, bf16, or a format as of /target/dtype",

@@ -187,6 +187,11 @@ StepReport Engine::step() {
   return report;
 }
 
+std::string Engine::notice() const {
+  const std::string drafter = drafter_->notice(), models = host_.notice();
+  return drafter + (drafter.empty() || models.empty() ? "" : "; ") + models;
+}
+
 // The pool evicts what its pages keep when they are taken.
 void Engine::forget_prefixes() {
   std::vector<PageId> taken;

@@ -139,6 +139,8 @@ struct LeftOut {
   bool pages = false;
 };
 
+class VocabularyMap;
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -158,6 +160,8 @@ class Model {
   virtual bool features() const { return false; }
   // Whether the rows that a cache keeps are made of states of the target (Rows::inputs).
   virtual bool reads_states() const { return features(); }
+  // Of a model of another vocabulary than the target's: the ids that it reads (ReadSequences); null: the target's.
+  virtual const VocabularyMap* vocabulary_map() const { return nullptr; }
   // See part_of.
   virtual std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out);
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process

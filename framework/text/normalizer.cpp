@@ -57,11 +57,11 @@ void Normalizer::add(const nlohmann::json& spec, const std::string& where) {
   }
 }
 
-std::string Normalizer::apply(std::string_view text) const {
+std::string Normalizer::apply(std::string_view text, bool begins) const {
   std::string result(text);
   for (const Step& step : steps_) {
     if (step.kind == Kind::form) result = normal_form(std::move(result), step.form);
-    if (step.kind == Kind::prepend && !result.empty()) result.insert(0, step.content);
+    if (step.kind == Kind::prepend && begins && !result.empty()) result.insert(0, step.content);
     if (step.kind == Kind::replace) result = step.pattern.front().replace_all(result, step.content);
   }
   return result;

@@ -18,7 +18,8 @@ class Normalizer {
   static Normalizer load(const nlohmann::json& spec, const std::string& where);
   // Valid UTF-8 in, valid UTF-8 out. The tables are those of the installed utf8proc; Transformers uses those of Unicode
   // 10 or older, so it may order newer combining marks differently.
-  std::string apply(std::string_view text) const;
+  // `begins`: false where the text continues another one, so that nothing is put before it.
+  std::string apply(std::string_view text, bool begins = true) const;
 
  private:
   enum class Kind { form, prepend, replace };

@@ -117,24 +117,25 @@ std::vector<PreTokenizer::Piece> PreTokenizer::arranged(Behavior behavior, std::
   return result;
 }
 
-void PreTokenizer::put_marks(const Step& step, bool begins, std::vector<std::string>& words) {
+void PreTokenizer::put_marks(const Step& step, TextPlace place, std::vector<std::string>& words) {
   for (std::string& word : words) {
     if (step.marks_spaces) {
       std::string marked;
       for (const char c : word) c == ' ' ? void(marked += step.mark) : marked.push_back(c);
       word = std::move(marked);
     }
-    const bool wanted =
-        step.prefix == Prefix::always || (step.prefix == Prefix::first && begins && &word == &words.front());
+    const bool first = &word == &words.front();
+    const bool wanted = (step.prefix == Prefix::always && !(first && place == TextPlace::inside)) ||
+                        (step.prefix == Prefix::first && first && place == TextPlace::beginning);
     if (wanted && !word.starts_with(step.mark)) word.insert(0, step.mark);
   }
 }
 
-std::vector<std::string> PreTokenizer::split(std::string_view text, bool begins) const {
+std::vector<std::string> PreTokenizer::split(std::string_view text, TextPlace place) const {
   std::vector<std::string> words;
   if (!text.empty()) words.emplace_back(text);
   for (const Step& step : steps_) {
-    put_marks(step, begins, words);
+    put_marks(step, place, words);
     if (step.pattern.empty()) continue;
     std::vector<std::string> next;
     for (const std::string& word : words)

@@ -10,14 +10,16 @@
 
 namespace foretoken {
 
+// Where a text stands: at the beginning of the input, behind an added token, or so that it continues plain text.
+enum class TextPlace { beginning, behind_added, inside };
+
 class PreTokenizer {
  public:
   // `spec` is "pre_tokenizer" of a tokenizer.json: null, ByteLevel, Split, Digits, Metaspace, or a Sequence of these in
   // which nothing follows ByteLevel. Others are an Error that names them.
   static PreTokenizer load(const nlohmann::json& spec, const std::string& where);
-  // The words of valid UTF-8, in order, none empty. They are plain text, not in GPT-2's alphabet. `begins`: the text is
-  // the beginning of the input, not a piece behind an added token.
-  std::vector<std::string> split(std::string_view text, bool begins) const;
+  // The words of valid UTF-8, in order, none empty. They are plain text, not in GPT-2's alphabet.
+  std::vector<std::string> split(std::string_view text, TextPlace place) const;
   // Whether a ByteLevel is among the steps: then merges are over bytes, otherwise over characters.
   bool byte_level() const { return byte_level_; }
 
@@ -40,7 +42,7 @@ class PreTokenizer {
 
   void add(const nlohmann::json& spec, const std::string& where);
   void add_metaspace(const nlohmann::json& spec, const std::string& where);
-  static void put_marks(const Step& step, bool begins, std::vector<std::string>& words);
+  static void put_marks(const Step& step, TextPlace place, std::vector<std::string>& words);
   static Step split_step(const nlohmann::json& spec, const std::string& where);
   static std::vector<Piece> pieces(const Step& step, std::string_view text);
   static std::vector<Piece> arranged(Behavior behavior, std::vector<Piece> pieces);

@@ -26,6 +26,8 @@ class BpeTokenizer : public Tokenizer {
   BpeTokenizer(const json& file, const std::string& where);
 
   std::vector<Token> encode(std::string_view text, bool special) const override;
+  std::vector<Token> encode_inside(std::string_view text) const override;
+  std::span<const Token> beginning() const override { return frame_.before; }
   std::string decode(std::span<const Token> tokens, bool special) const override;
   std::string decode_inside(std::span<const Token> tokens, bool special) const override;
   int vocab() const override { return int(entries_.size()); }
@@ -40,7 +42,7 @@ class BpeTokenizer : public Tokenizer {
   };
   const Entry* shown(Token token, bool special) const;
   void add_all(const std::string& where);
-  void encode_plain(std::string_view text, bool begins, std::vector<Token>& ids) const;
+  void encode_text(std::string_view bytes, TextPlace place, std::vector<Token>& ids) const;
   std::uint64_t hash() const;
 
   Normalizer normalizer_;
@@ -110,29 +112,38 @@ void BpeTokenizer::add_all(const std::string& where) {
   }
 }
 
-std::vector<Token> BpeTokenizer::encode(std::string_view bytes, bool special) const {
-  const std::string text = replace_broken_utf8(bytes);
+std::vector<Token> BpeTokenizer::encode(std::string_view text, bool special) const {
   std::vector<Token> ids;
   if (special) ids = frame_.before;
+  encode_text(text, TextPlace::beginning, ids);
+  if (special) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
+  return ids;
+}
+
+std::vector<Token> BpeTokenizer::encode_inside(std::string_view text) const {
+  std::vector<Token> ids;
+  encode_text(text, TextPlace::inside, ids);
+  return ids;
+}
+
+void BpeTokenizer::encode_text(std::string_view bytes, TextPlace place, std::vector<Token>& ids) const {
+  const std::string text = replace_broken_utf8(bytes);
   for (const auto& piece : added_.split(text, /*normalized=*/false)) {
     if (piece.token >= 0) {
       ids.push_back(piece.token);
       continue;
     }
-    const std::string normal = normalizer_.apply(piece.text);
+    const bool front = piece.text.data() == text.data();
+    const std::string normal = normalizer_.apply(piece.text, !front || place != TextPlace::inside);
     for (const auto& inner : added_.split(normal, /*normalized=*/true)) {
-      if (inner.token >= 0)
+      if (inner.token >= 0) {
         ids.push_back(inner.token);
-      else
-        encode_plain(inner.text, piece.text.data() == text.data() && inner.text.data() == normal.data(), ids);
+        continue;
+      }
+      const TextPlace at = front && inner.text.data() == normal.data() ? place : TextPlace::behind_added;
+      for (const std::string& word : pre_tokenizer_.split(inner.text, at)) bpe_->encode(word, ids);
     }
   }
-  if (special) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
-  return ids;
-}
-
-void BpeTokenizer::encode_plain(std::string_view text, bool begins, std::vector<Token>& ids) const {
-  for (const std::string& word : pre_tokenizer_.split(text, begins)) bpe_->encode(word, ids);
 }
 
 // The entry of a token; null where decoded text omits it.

@@ -27,6 +27,11 @@ class Tokenizer {
   // Invalid UTF-8 is read as by Python's decode(errors="replace"): every invalid piece is one U+FFFD. Safe from any
   // thread.
   virtual std::vector<Token> encode(std::string_view text, bool special = true) const = 0;
+  // The tokens of a text that continues another one: nothing is put before it or behind it, neither tokens nor the
+  // space that SentencePiece puts before a text's first word.
+  virtual std::vector<Token> encode_inside(std::string_view text) const = 0;
+  // What `encode` puts before every text ("<s>").
+  virtual std::span<const Token> beginning() const = 0;
   // Bytes of the tokens, one after another; may end inside a UTF-8 character. Special tokens are omitted unless
   // `special`; ids without a token always are. An added token of a byte-level file is decoded to its own text
   // (Transformers interprets "<\u00e9>" as bytes, which garbles it).

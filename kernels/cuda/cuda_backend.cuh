@@ -84,6 +84,7 @@ class CudaBackend final : public Backend {
   void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;  // gather.cu
   void recall(const Tensor& at, Tensor to, DType from) override;
   void spread(const Tensor& from, const Tensor& ids, Tensor to) override;
+  Tensor translate(const Tensor& tokens, const Tensor& ids) override;
 
   // ---- caches (move.cu) ----
   void move(std::span<const Moves> moves) override;

@@ -265,6 +265,18 @@ TEST_P(ParityOfRanks, spread) {
             (std::vector<float>{1, none, none, 2, 0, 4, none, none, 5, 3}));
   EXPECT_TRUE(test::says(test::sentence_of([&] { backend->spread(from, Tensor::host({2}, DType::i32), to); }),
                          "an I32 id for each column"));
+  ids.data<std::int32_t>()[1] = -1;
+  backend->spread(from, ids, to);
+  EXPECT_EQ(std::vector<float>(to.data<float>(), to.data<float>() + 10),
+            (std::vector<float>{none, none, none, 2, 0, none, none, none, 5, 3}));
+}
+
+TEST_P(ParityOfRanks, translate) {
+  const std::vector<std::int32_t> tokens{3, -1, 0, 4, -3}, ids{7, -1, 8, 9};
+  const Tensor to = backend->translate(Tensor::host_copy<std::int32_t>(tokens, DType::i32),
+                                       Tensor::host_copy<std::int32_t>(ids, DType::i32));
+  EXPECT_EQ(std::vector<std::int32_t>(to.data<std::int32_t>(), to.data<std::int32_t>() + 5),
+            (std::vector<std::int32_t>{9, -1, 7, -1, -1}));
 }
 
 TEST(Lane, SeveralSumsInOnePassAreTheSumsOneByOne) {

@@ -1,7 +1,8 @@
 // gather: y[i] = x[rows[i]], x [*, width] of any type, rows i32 [n]. Bytes: 2 * n * width * size. pick: to[i] = *at[i],
 // or known[i] where at[i] is null, kOutside where that is no token. Bytes: 16 a row. recall: row i of to [n, width] of
 // any type = the row at address at[i], zeros where it is null. Bytes: 2 * n * width * size. spread: rows of -infinity
-// with some columns. Bytes: n * (8 m + 4 vocab).
+// with some columns. Bytes: n * (8 m + 4 vocab). translate: to[i] = ids[tokens[i]], -1 where there is none. Bytes:
+// 12 a row.
 #include "kernels/cuda/cuda_backend.cuh"
 
 namespace foretoken {
@@ -47,7 +48,15 @@ __global__ void spread_kernel(const float* from, std::int64_t from_stride, const
   for (int i = int(threadIdx.x); i < vocab; i += int(blockDim.x)) row[i] = __int_as_float(0xff800000);
   __syncthreads();
   const float* const values = from + std::int64_t(blockIdx.x) * from_stride;
-  for (int j = int(threadIdx.x); j < columns; j += int(blockDim.x)) row[ids[j]] = values[j];
+  for (int j = int(threadIdx.x); j < columns; j += int(blockDim.x))
+    if (ids[j] >= 0) row[ids[j]] = values[j];
+}
+
+__global__ void translate_kernel(const int* tokens, int n, const int* ids, int known, int* to) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) to[i] = tokens[i] >= 0 && tokens[i] < known ? ids[tokens[i]] : -1;
 }
 
 }  // namespace
@@ -97,6 +106,15 @@ void CudaBackend::spread(const Tensor& from, const Tensor& ids, Tensor to) {
   launch_kernel("spread", stream_, {dim3(unsigned(to.dim(0))), 1024, 0, 1, dependent_launch()}, spread_kernel,
                 from.data<float>(), from.row_stride(), ids.data<int>(), int(from.dim(1)), to.data<float>(),
                 to.row_stride(), int(to.dim(1)));
+}
+
+Tensor CudaBackend::translate(const Tensor& tokens, const Tensor& ids) {
+  enter();
+  const Tensor to = allocate(tokens.shape(), DType::i32);
+  const int n = int(tokens.dim(0));
+  launch_kernel("translate", stream_, {dim3(blocks_for(n, 256)), 256, 0, 1, dependent_launch()}, translate_kernel,
+                tokens.data<int>(), n, ids.data<int>(), int(ids.dim(0)), to.data<int>());
+  return to;
 }
 
 }  // namespace foretoken

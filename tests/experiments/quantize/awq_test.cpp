@@ -107,6 +107,10 @@ Operations operations_on_tokens() {
          const Tensor ids = host<std::int32_t>({2, 0, 5, 3}, DType::i32);
          return changed(zeros({1, 6}, DType::f32), [&](Tensor t) { b.spread(row, ids, t); });
        }},
+      {"translate",
+       [](Backend& b) {
+         return b.translate(host<std::int32_t>({2, -1}, DType::i32), host<std::int32_t>({5, 6, 7}, DType::i32));
+       }},
   };
 }
 

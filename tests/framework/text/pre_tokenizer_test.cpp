@@ -16,7 +16,7 @@ using nlohmann::json;
 using Words = std::vector<std::string>;
 
 Words split(const json& spec, std::string_view text, bool begins = true) {
-  return PreTokenizer::load(spec, "F").split(text, begins);
+  return PreTokenizer::load(spec, "F").split(text, begins ? TextPlace::beginning : TextPlace::behind_added);
 }
 
 // The example of the library's documentation of SplitDelimiterBehavior.

@@ -215,5 +215,26 @@ TEST(DistributionsOnTheGpu, rows_are_recalled_from_their_addresses) {
   }
 }
 
+// Columns without a token are left out, tokens without one become -1: of a model of another vocabulary.
+TEST(DistributionsOnTheGpu, columns_and_tokens_change_vocabularies_as_on_the_host) {
+  const Pair pair;
+  const int columns = 700, vocab = 1000;
+  const Tensor from = random_tensor({3, columns}, 5), ids = Tensor::host({columns}, DType::i32),
+               tokens = Tensor::host({900}, DType::i32);
+  for (int j = 0; j < columns; ++j) ids.data<std::int32_t>()[j] = j % 3 == 0 ? -1 : (j * 7) % vocab;
+  for (int i = 0; i < 900; ++i) tokens.data<std::int32_t>()[i] = i - 3;
+  const auto both = [&](Backend& b) {
+    const Tensor to = b.allocate({3, vocab}, DType::f32), there = b.upload(ids);
+    b.spread(b.upload(from), there, to);
+    return std::pair(to, b.translate(b.upload(tokens), there));
+  };
+  const auto host = make_reference_backend();
+  const auto [logits, translated] = both(*host);
+  const auto [on_gpu, translated_on_gpu] = both(*pair.cuda);
+  const Tensor found = pair.fetched(on_gpu), found_tokens = pair.fetched(translated_on_gpu);
+  EXPECT_EQ(std::memcmp(found.raw(), logits.raw(), std::size_t(logits.bytes())), 0);
+  EXPECT_EQ(std::memcmp(found_tokens.raw(), translated.raw(), std::size_t(translated.bytes())), 0);
+}
+
 }  // namespace
 }  // namespace foretoken::test

@@ -11,27 +11,28 @@ using nlohmann::json;
 bool of_a_layer(const std::string& name) { return name.starts_with("model.layers.") && name.ends_with("proj.weight"); }
 
 // The bf16 test model with its layers' matrices as compressed-tensors stores 2:4.
-ModelFolder sparse_model() {
-  ModelFolder m("bf16");
-  for (const auto& [name, t] : Tensors(m.tensors)) {
+struct SparseModel : ModelFolder {
+  SparseModel();
+};
+SparseModel::SparseModel() : ModelFolder("bf16") {
+  for (const auto& [name, t] : Tensors(tensors)) {
     if (!of_a_layer(name)) continue;
     const Weight w = pruned(Weight::dense(t));
     const std::string module = name.substr(0, name.size() - std::string(".weight").size());
     const std::int64_t shape[] = {w.out, w.in};
-    m.tensors.erase(name);
-    m.tensors[module + ".compressed"] = w.values, m.tensors[module + ".bitmask"] = w.kept;
-    m.tensors[module + ".shape"] = Tensor::host_copy<std::int64_t>(shape, DType::i64).reshaped({2, 1});
+    tensors.erase(name);
+    tensors[module + ".compressed"] = w.values, tensors[module + ".bitmask"] = w.kept;
+    tensors[module + ".shape"] = Tensor::host_copy<std::int64_t>(shape, DType::i64).reshaped({2, 1});
   }
-  m.config["quantization_config"] = {{"quant_method", "compressed-tensors"},
-                                     {"format", "dense"},
-                                     {"config_groups", json::object()},
-                                     {"sparsity_config",
-                                      {{"format", "sparse-24-bitmask"},
-                                       {"sparsity_structure", "2:4"},
-                                       {"global_sparsity", 0.4},
-                                       {"ignore", {"lm_head"}},
-                                       {"targets", {"Linear"}}}}};
-  return m;
+  config["quantization_config"] = {{"quant_method", "compressed-tensors"},
+                                   {"format", "dense"},
+                                   {"config_groups", json::object()},
+                                   {"sparsity_config",
+                                    {{"format", "sparse-24-bitmask"},
+                                     {"sparsity_structure", "2:4"},
+                                     {"global_sparsity", 0.4},
+                                     {"ignore", {"lm_head"}},
+                                     {"targets", {"Linear"}}}}};
 }
 
 OpenModel opened(const ModelFolder& m, const std::string& dtype) {
@@ -42,7 +43,7 @@ OpenModel opened(const ModelFolder& m, const std::string& dtype) {
 }
 
 std::string refused(const std::function<void(ModelFolder&)>& change, const std::string& dtype = "auto") {
-  ModelFolder m = sparse_model();
+  SparseModel m;
   change(m);
   return sentence_of([&] {
     const OpenModel open = opened(m, dtype);
@@ -60,7 +61,8 @@ std::string refused_settings(const json& sparsity, const json& settings = json::
 
 // As dtype sparse24 makes it of the dense model; dense copies have the zeros in place.
 TEST(SparseCheckpoint, IsReadAsItIsStored) {
-  const ModelFolder dense("bf16"), m = sparse_model();
+  const ModelFolder dense("bf16");
+  const SparseModel m;
   for (const char* dtype : {"auto", "sparse24", "bf16"}) {
     const OpenModel open = opened(m, dtype);
     EXPECT_EQ(open.tensors->formats(), std::vector<const WeightFormat*>{&formats::sparse24()});

@@ -4,24 +4,9 @@
 // the sinks grow with the context; StreamingLLM rotates anew by places in its cache.
 #include "drafters/drafters.h"
 #include "drafters/target_part.h"
+#include "framework/cache/page_choices.h"
 
 namespace foretoken {
-namespace {
-
-// The pages that have any of the first `sinks` or of the last `window` of the confirmed rows; whole pages, so some
-// more.
-PageChoice sinks_and_window(int sinks, int window) {
-  return [sinks, window](const Sequence&, int confirmed, int page_rows) {
-    const int full = confirmed / page_rows, first = std::min(full, KvCache::pages_of(sinks, page_rows));
-    std::vector<int> pages;
-    for (int page = 0; page < first; ++page) pages.push_back(page);
-    for (int page = std::max(first, (confirmed - window) / page_rows); page < full; ++page) pages.push_back(page);
-    return pages;
-  };
-}
-
-}  // namespace
-
 Entry<Drafter> window() {
   return {"the target itself on the first and last pages of its own cache",
           "arXiv 2309.17453, 2408.11049",

@@ -33,7 +33,10 @@ struct Weight {
   const WeightFormat* format = nullptr;            // nullptr: dense
   Tensor values;                                   // [out, in], dense in f32, bf16 or f16, else codes (u8); absent
                                                    // where `prepared` holds all that products read
-  Tensor scales;                                   // f32 [out, in / group]; absent for dense
+  Tensor kept;                                     // of 2:4 weights, whose `values` are those that are not left out,
+                                                   // bf16 [out, in / 2]: u8 [out, (in + 7) / 8], bit i % 8 of byte
+                                                   // i / 8 is set where input i has a value, two of each four
+  Tensor scales;                                   // f32 [out, in / group]; absent for dense and 2:4
   Tensor zeros, minima;                            // the same; absent means 0
   int group = 0;                                   // inputs that share a scale; divides `in`
   Tensor order;                                    // i32 [in]: column j multiplies input order[j]; absent: j
@@ -47,11 +50,11 @@ struct Weight {
   // stored values.
   std::int64_t bytes() const {
     const auto of = [](const Tensor& t) { return t ? t.bytes() : std::int64_t(0); };
-    return (prepared ? prepared->bytes() : of(values) + of(scales) + of(zeros) + of(minima)) + of(bias);
+    return (prepared ? prepared->bytes() : of(values) + of(kept) + of(scales) + of(zeros) + of(minima)) + of(bias);
   }
 
   // Leaves out what products no longer read once the weight is prepared; otherwise it would be in memory twice.
-  void forget_stored() { values = {}, scales = {}, zeros = {}, minima = {}, order = {}; }
+  void forget_stored() { values = {}, kept = {}, scales = {}, zeros = {}, minima = {}, order = {}; }
 
   static Weight dense(Tensor values) {  // [out, in]
     Weight w;

@@ -20,9 +20,11 @@ void add_quality(CLI::App& app, Action& action) {
   add_list_option(*c, "--dtype", g->dtypes, "types of its weights, a row of the tables for each (default: as stored)");
   add_list_option(*c, "--kv-dtype", g->kv_dtypes,
                   "types of its cache as of /target/kv_dtype, likewise (default: auto)");
-  c->add_option(
-      "--reference", g->reference,
-      "the model to compare with, likewise (default: where --dtype or --kv-dtype is given, the model as stored)");
+  add_list_option(*c, "--thin", g->thinned,
+                  "SINKS+WINDOW: read only so many first and last tokens of the cache, likewise, as 4+256; outputs are "
+                  "not compared then");
+  c->add_option("--reference", g->reference,
+                "the model to compare with, likewise (default: where a type or --thin is given, the model as stored)");
   c->add_option("--text", g->text, "a text to predict, or .jsonl with a document a line (default: the demo prompts)");
   const auto count = CLI::Range(1, 100000000);
   c->add_option("--tokens", g->windows.predicted, "predict no more than so many tokens (default: all)")->check(count);

@@ -13,9 +13,10 @@ void add_quantize(CLI::App& app, Action& action) {
   const auto g = std::make_shared<QuantizeOptions>();
   CLI::App* c = app.add_subcommand("quantize", "write a model with quantized weights, as Transformers loads it");
   c->add_option("--model", g->model, "Hugging Face directory of a dense model")->required();
-  c->add_option("--format", g->format, "of the weights: int4, nf4, fp8, ...; another name lists all")->required();
+  c->add_option("--format", g->format, "of the weights: int4, nf4, fp8, sparse24, ...; another name lists all")
+      ->required();
   c->add_option("--method", g->method.name,
-                "rtn: each weight to the nearest number; by the inputs of a text: gptq, awq, smoothquant")
+                "rtn: each weight to the nearest number; by the inputs of a text: gptq, awq, smoothquant, wanda")
       ->check(CLI::IsMember(quantization_methods()))
       ->capture_default_str();
   c->add_option("--calibrate", g->method.calibrate, "a text for the other methods, or .jsonl with a document a line");

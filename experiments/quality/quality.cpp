@@ -22,6 +22,7 @@
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/workbench.h"
 #include "foretoken_version.h"
+#include "framework/cache/page_choices.h"
 #include "framework/model/model_files.h"
 #include "framework/model/open_model.h"
 #include "framework/model/quantized/quantization.h"
@@ -100,6 +101,24 @@ std::string expect_type(const json& run) {
   return dtype == "auto" ? stored_type(open) : dtype;
 }
 
+// What "4+256" means; nullptr: whole caches.
+PageChoice choice_of(const std::string& thinned) {
+  if (thinned.empty()) return {};
+  const std::size_t plus = thinned.find('+');
+  const auto number = [&](const std::string& text) {
+    const bool digits =
+        !text.empty() && text.size() < 9 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+    return digits ? std::stoi(text) : -1;
+  };
+  const int sinks = plus == thinned.npos ? -1 : number(thinned.substr(0, plus)),
+            window = plus == thinned.npos ? -1 : number(thinned.substr(plus + 1));
+  if (sinks < 0 || window < 1)
+    throw Error("'" + thinned +
+                "' of --thin does not say how many first and last tokens of the cache are read; give both, the second "
+                "at least 1, as 4+256");
+  return sinks_and_window(sinks, window);
+}
+
 WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const ModelInfo* reference) {
   constexpr int kWindow = 512;
   const int most = reference ? std::min(model.positions, reference->positions) : model.positions;
@@ -120,6 +139,7 @@ class Measurement {
   Measurement(const QualityOptions& options, Workbench& bench, const std::vector<json>& runs, json reference)
       : o_(options), bench_(bench), reference_(std::move(reference)) {
     for (const json& run : runs) types_[target_of(run).dtype] = expect_type(run);
+    for (const std::string& thinned : o_.thinned) (void)choice_of(thinned);
     const json& run = runs.front();
     const ModelInfo model = bench_.target_info(run, "");
     const std::optional<ModelInfo> other =
@@ -135,17 +155,18 @@ class Measurement {
   std::string text_name() const { return o_.text.empty() ? kPrompts : o_.text; }
 
   // `show` is called with what is done now and the share of the row that is done; it may throw to stop.
-  QualityRow row(const json& run, const std::function<void(const std::string&, double)>& show) {
+  QualityRow row(const json& run, const std::string& thinned,
+                 const std::function<void(const std::string&, double)>& show) {
     Backend& backend = bench_.backend(run["engine"]);
     const auto model = bench_.target(run, ""), other = compared() ? bench_.target(reference_, "") : nullptr;
-    Reading reading(backend, model, windows_.window);
+    Reading reading(backend, model, windows_.window, choice_of(thinned));
     const auto beside = other ? std::make_unique<Reading>(backend, other, windows_.window) : nullptr;
     const double share = writes() ? 0.5 : 1;
     const std::vector<TokenScore> scores =
         predict(text_, reading, beside.get(), [&](double d) { show("text", share * d); });
     QualityRow r{model->info().name,
                  types_.at(target_of(run).dtype),
-                 target_of(run).kv_dtype,
+                 target_of(run).kv_dtype + (thinned.empty() ? "" : ", " + thinned),
                  model->info().weight_bytes,
                  model->info().kv.bytes_per_row(),
                  compared() ? name_of(reference_) : "",
@@ -157,7 +178,7 @@ class Measurement {
     return r;
   }
 
-  json line(const QualityRow& row, const json& run, double seconds) const {
+  json line(const QualityRow& row, const json& run, const std::string& thinned, double seconds) const {
     json sources = sources_of(run, bench_.registries(), "");
     if (compared()) sources.update(sources_of(reference_, bench_.registries(), ""));
     sources[text_name()] = fingerprint(locate(text_name()));
@@ -165,6 +186,7 @@ class Measurement {
                     {"outputs", row.outputs ? to_json(*row.outputs) : json()},
                     {"weight_bytes", row.weight_bytes},
                     {"kv_bytes", row.kv_bytes},
+                    {"thinned", thinned.empty() ? json() : json(thinned)},
                     {"text", text_name()},
                     {"window", windows_.window},
                     {"stride", windows_.stride}};
@@ -176,7 +198,7 @@ class Measurement {
 
  private:
   bool compared() const { return !reference_.is_null(); }
-  bool writes() const { return compared() && o_.max_new_tokens > 0; }
+  bool writes() const { return compared() && o_.max_new_tokens > 0 && o_.thinned.empty(); }
 
   static std::string name_of(const json& run) {
     const ModelChoice choice = target_of(run);
@@ -216,29 +238,34 @@ int run_quality(const QualityOptions& o) {
   Workbench bench;
   const json model = model_of("--model", o.model);
   std::vector<json> runs;
+  std::vector<std::string> thinned;  // of each
   const auto or_auto = [](const std::vector<std::string>& types) {
     return types.empty() ? std::vector<std::string>{"auto"} : types;
   };
   for (const std::string& dtype : or_auto(o.dtypes))
     for (const std::string& kv_dtype : or_auto(o.kv_dtypes))
-      runs.push_back(run_of(o, model, dtype, kv_dtype, bench.registries()));
+      for (const std::string& pages : o.thinned.empty() ? std::vector<std::string>{""} : o.thinned) {
+        runs.push_back(run_of(o, model, dtype, kv_dtype, bench.registries()));
+        thinned.push_back(pages);
+      }
   json reference;
   if (!o.reference.empty())
     reference = run_of(o, model_of("--reference", o.reference), "auto", "auto", bench.registries());
-  else if (!o.dtypes.empty() || !o.kv_dtypes.empty())
+  else if (!o.dtypes.empty() || !o.kv_dtypes.empty() || !o.thinned.empty())
     reference = run_of(o, as_stored(model), "auto", "auto", bench.registries());
   watch_interrupts();
   Measurement measurement(o, bench, runs, reference);
   Progress progress("foretoken quality", int(runs.size()), 0, o.quiet, "models");
   std::vector<QualityRow> rows;
-  for (const json& run : runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const json& run = runs[i];
     const auto start = std::chrono::steady_clock::now();
-    rows.push_back(measurement.row(run, [&](const std::string& what, double share) {
+    rows.push_back(measurement.row(run, thinned[i], [&](const std::string& what, double share) {
       progress.show(int(rows.size()), what, share);
       check_interrupt();
     }));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const json line = measurement.line(rows.back(), run, seconds);
+    const json line = measurement.line(rows.back(), run, thinned[i], seconds);
     results.append(line);
     progress.clear();
     if (o.format == "json") print(line.dump());

@@ -13,6 +13,8 @@ struct QualityOptions {
   std::string model;                   // a directory, or JSON as ModelChoice::read takes it
   std::vector<std::string> dtypes;     // types of its weights, each a row of the tables; empty: as the model says
   std::vector<std::string> kv_dtypes;  // types of its cache, likewise; empty: auto
+  std::vector<std::string> thinned;    // SINKS+WINDOW: caches of which so many first and last tokens are read, in
+                                       // whole pages, a row each; then no outputs are compared. Empty: whole caches
   std::string reference;               // likewise; "": the model as it is stored where types are given, else none
   std::string text;                    // a file of text, or of JSON lines (.jsonl), each a document
   WindowOptions windows{.window = 0, .stride = 0};  // 0: 512 tokens or the model's context; half a window

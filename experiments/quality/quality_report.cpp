@@ -40,7 +40,8 @@ Part model() {
 
 Part type() {
   return {{{"type", "type", "of the model's weights", Column::Kind::text},
-           {"cache", "kv_type", "type of cached keys and values", Column::Kind::text}},
+           {"cache", "kv_type", "type of cached keys and values; 4+256: the first 4 and last 256 tokens alone are read",
+            Column::Kind::text}},
           [](const QualityRow& r) { return std::vector{Cell::of(r.dtype), Cell::of(r.kv_dtype)}; },
           always};
 }

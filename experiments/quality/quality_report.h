@@ -14,7 +14,7 @@ namespace foretoken {
 
 // A model, and what was measured of it.
 struct QualityRow {
-  std::string model, dtype, kv_dtype;           // types of its weights and of its cache
+  std::string model, dtype, kv_dtype;           // types of its weights and of its cache, and how that is thinned
   std::int64_t weight_bytes = 0, kv_bytes = 0;  // kv_bytes: of a position in the cache
   std::string reference;                        // with its types; empty: there is none
   PredictionFigures predictions;

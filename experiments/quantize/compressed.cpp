@@ -2,7 +2,8 @@
 // from i * bits on, as an unsigned integer (the number plus 2^(bits - 1)), weight_scale BF16 [out, in / group],
 // weight_shape I64 [2], weight_zero_point I32, packed likewise along the outputs. int-quantized: weight I8,
 // weight_scale BF16 [out, 1]. float-quantized: weight F8_E4M3, weight_scale F32. mxfp4-pack-quantized: weight_packed U8
-// [out, in / 2], the even element in the low half of a byte, weight_scale U8: exponent plus 127.
+// [out, in / 2], the even element in the low half of a byte, weight_scale U8: exponent plus 127. sparse-24-bitmask:
+// compressed BF16 [out, in / 2], bitmask U8 [out, (in + 7) / 8], shape I64 [2, 1].
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -176,6 +177,24 @@ class Microscaled final : public Compressed {
   }
 };
 
+class Sparse final : public StoredForm {
+ public:
+  std::vector<StoredTensor> tensors(const std::string& module, const Weight& w) const override {
+    return {stored_tensor(module + ".compressed", w.values), stored_tensor(module + ".bitmask", w.kept),
+            stored_tensor(module + ".shape", shape_of(w).reshaped({2, 1}))};
+  }
+  json config(const std::map<std::string, int>&, const SchemeFacts&) const override {
+    const json sparsity = {{"format", "sparse-24-bitmask"},
+                           {"sparsity_structure", "2:4"},
+                           {"global_sparsity", 0.5},
+                           {"targets", {"Linear"}},
+                           {"ignore", {"lm_head"}}};
+    return {{"quant_method", "compressed-tensors"}, {"format", "dense"},          {"quantization_status", "compressed"},
+            {"global_compression_ratio", nullptr},  {"kv_cache_scheme", nullptr}, {"ignore", json::array()},
+            {"config_groups", json::object()},      {"sparsity_config", sparsity}};
+  }
+};
+
 }  // namespace
 
 const std::map<std::string, const StoredForm*>& compressed_tensors() {
@@ -190,6 +209,7 @@ const std::map<std::string, const StoredForm*>& compressed_tensors() {
   static const Floats8 fp8(with({{"strategy", "channel"}}), 1), fp8_tensor(with({{"strategy", "tensor"}}), 0),
       fp8_block(with({{"strategy", "block"}, {"block_structure", {128, 128}}}), 128);
   static const Microscaled mxfp4;
+  static const Sparse sparse24;
   static const std::map<std::string, const StoredForm*> all = {{"int8", &int8},
                                                                {"int8_group", &int8_group},
                                                                {"int6", &int6},
@@ -199,7 +219,8 @@ const std::map<std::string, const StoredForm*>& compressed_tensors() {
                                                                {"fp8", &fp8},
                                                                {"fp8_tensor", &fp8_tensor},
                                                                {"fp8_block", &fp8_block},
-                                                               {"mxfp4", &mxfp4}};
+                                                               {"mxfp4", &mxfp4},
+                                                               {"sparse24", &sparse24}};
   return all;
 }
 

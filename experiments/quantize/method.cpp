@@ -35,13 +35,16 @@ struct Known {
   const char* name;
   std::unique_ptr<Method> (*make)(const WeightFormat&, const DenseModel&, const MethodOptions&);
   bool reads_text;
+  bool codes, sparse;  // the formats to which it rounds: those of codes, 2:4
 };
 
 constexpr Known kMethods[] = {
-    {"rtn", [](const WeightFormat& f, const DenseModel&, const MethodOptions&) { return methods::rtn(f); }, false},
-    {"gptq", methods::gptq, true},
-    {"awq", methods::awq, true},
-    {"smoothquant", methods::smoothquant, true}};
+    {"rtn", [](const WeightFormat& f, const DenseModel&, const MethodOptions&) { return methods::rtn(f); }, false, true,
+     true},
+    {"gptq", methods::gptq, true, true, false},
+    {"awq", methods::awq, true, true, false},
+    {"smoothquant", methods::smoothquant, true, true, false},
+    {"wanda", methods::wanda, true, false, true}};
 
 void expect_options(const MethodOptions& o, const Known& method) {
   const std::string name = method.name;
@@ -62,6 +65,16 @@ void expect_options(const MethodOptions& o, const Known& method) {
     throw Error("the method " + name + " rounds columns in no order; leave --act-order out");
 }
 
+void expect_format(const WeightFormat& format, const Known& method) {
+  const bool sparse = format.coding() == Coding::sparse;
+  if (sparse ? method.sparse : method.codes) return;
+  const std::string name = method.name;
+  throw Error(sparse ? "the method " + name + " chooses codes, which the format " + format.name() + " (" +
+                           format.meaning() + ") does not have; choose --method rtn or wanda"
+                     : "the method wanda chooses the inputs that stay, and the format " + format.name() +
+                           " leaves none out; choose --format sparse24, or another --method");
+}
+
 }  // namespace
 
 std::vector<std::string> quantization_methods() { return names_of(kMethods); }
@@ -70,6 +83,7 @@ std::unique_ptr<Method> make_method(const MethodOptions& o, const DenseModel& mo
   const Known* const method = std::ranges::find(kMethods, o.name, &Known::name);
   if (method == std::end(kMethods)) unknown_name("method", o.name, quantization_methods());
   expect_options(o, *method);
+  expect_format(format, *method);
   return method->make(format, model, o);
 }
 

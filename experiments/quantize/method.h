@@ -55,6 +55,8 @@ namespace methods {
 
 std::unique_ptr<Method> rtn(const WeightFormat& format);
 std::unique_ptr<Method> gptq(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
+// `format`: sparse24.
+std::unique_ptr<Method> wanda(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
 std::unique_ptr<Method> awq(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
 // `format`: int8.
 std::unique_ptr<Method> smoothquant(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);

@@ -26,7 +26,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 void expect_finite(const std::string& module, const Weight& w) {
-  if (std::ranges::all_of(w.scales.values<float>(), [](float s) { return std::isfinite(s); })) return;
+  const auto finite = [](auto v) { return std::isfinite(float(v)); };
+  if (w.kept ? std::ranges::all_of(w.values.values<bf16>(), finite)
+             : std::ranges::all_of(w.scales.values<float>(), finite))
+    return;
   throw Error("the matrix '" + module +
               "' holds numbers that are not finite, or too large "
               "for the format; its checkpoint is damaged, or needs another format");

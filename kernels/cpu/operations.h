@@ -18,6 +18,9 @@ constexpr int kMaxHeadSize = 256;
 // [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
 // with 0.
 // Of a format's codes: see Codes.
+// sparse: two of each four inputs stay: [panels][inputs / 8] of [2][32] pairs of bf16 numbers, one for each four
+// inputs, and [32] bytes, of which bit i is set where input i has a number. sparse_octets: [panels][chunks][4][inputs
+// of the chunk / 8] of [8][2] such pairs and [8] such bytes.
 // *_octets: what bf16 dot products read, eight inputs of an output together, of eight outputs (a strip), in chunks of
 // kOctetChunk inputs of a panel (the last is what remains): [panels][chunks][4][inputs of the chunk / 8][8][8], of bf16
 // numbers or codes of e4m3; of integers of up to 8 bits, of which 128 means 0, the last 8 x 8 in the order [output % 2]
@@ -30,13 +33,16 @@ enum class Packing : std::uint8_t {
   integers8,
   quads8,
   e4m3,
+  sparse,
   bf16_octets,
   codes4_octets,
   integers8_octets,
   e4m3_octets,
+  sparse_octets,
   quads4
 };
-constexpr int kPackings = 11;
+constexpr int kPackings = 13;
+constexpr int kSparsePairs = kPanel * 4, kSparseEight = 2 * kSparsePairs + kPanel;  // bytes of four and eight inputs
 
 constexpr int kStrip = 8, kOctetInputs = 8;
 constexpr std::int64_t kOctetChunk = 512;  // with ten rows of x in the L1 cache
@@ -50,8 +56,8 @@ constexpr std::int64_t kCodesAhead = 4096;  // bytes by which codes are prefetch
 // [panels][inputs / 8][32][4], of which byte j holds input j in its lower and input 4 + j in its upper half. The weight
 // is bf16(scale * (number - zero) - minimum), each operation rounded (kernels/formats/format.h).
 struct Codes {
-  const std::byte* codes;
-  const float* numbers;  // by code; codes of 4 bits alone
+  const std::byte* codes;  // of 2:4 weights, which have no more than these: sparse
+  const float* numbers;    // by code; codes of 4 bits alone
   // [panels][groups][32]; null: 0. Scales of e4m3 are times 2^8.
   const float *scales, *zeros, *minima;
   float half;  // integers: code c is c - half

@@ -65,6 +65,7 @@ const Operations& operations_avx512bf16() {
     t.product[int(Packing::codes4_octets)] = product_of_octets<NibbleOctets>;
     t.product[int(Packing::integers8_octets)] = product_of_integers;
     t.product[int(Packing::e4m3_octets)] = product_of_octets<E4m3Octets>;
+    t.product[int(Packing::sparse_octets)] = product_of_octets<SparseOctets>;
     t.rounded_product[int(Packing::e4m3)] = rounded_product<DotWeights, 10, 2>;
     t.to_bf16 = round_row_fast;
     t.multiply_add = dot_steps;

@@ -7,6 +7,7 @@
 
 #include "kernels/error.h"
 #include "kernels/formats/activations/activation_format.h"
+#include "kernels/formats/formats.h"
 
 namespace foretoken {
 namespace {
@@ -92,6 +93,49 @@ std::int64_t place_of_code(const PackedWeight& p, std::int64_t column, std::int6
   return place / 64 * 64 + (column % 2 * 8 + k % 8) * 4 + column % kStrip / 2;
 }
 
+// Where a panel holds eight inputs of an output of a sparse packing, from input k on: bytes of the numbers of the first
+// four, from there to those of the second, and the bits.
+struct SparseEight {
+  std::int64_t numbers, between, bits;
+};
+SparseEight place_of_eight(const PackedWeight& p, std::int64_t column, std::int64_t k) {
+  if (p.packing == Packing::sparse) {
+    const std::int64_t at = k / 8 * kSparseEight;
+    return {at + column * 4, kSparsePairs, at + 2 * kSparsePairs + column};
+  }
+  const auto [begin, inputs] = chunk_of(p, k);
+  constexpr std::int64_t kOctet = kSparseEight * kStrip / kPanel;
+  const std::int64_t octet = column / kStrip * (inputs / kOctetInputs) + (k - begin) / kOctetInputs,
+                     at = begin / kOctetInputs * kSparseEight + octet * kOctet, output = column % kStrip;
+  return {at + output * 8, 4, at + kStrip * 8 + output};
+}
+
+void fill_sparse(const Weight& w, const PackedWeight& p, std::int64_t panel) {
+  auto* to = static_cast<std::byte*>(p.data.get()) + panel * p.panel_bytes();
+  for (std::int64_t o = panel * kPanel; o < std::min(w.out, (panel + 1) * kPanel); ++o) {
+    const bf16* from = w.values.row<bf16>(o);
+    for (std::int64_t k = 0; k < w.in; k += 8, from += 4) {
+      const auto [numbers, between, bits] = place_of_eight(p, o % kPanel, k);
+      const bool whole = k + 4 < w.in;
+      std::memcpy(to + numbers, from, 4);
+      if (whole) std::memcpy(to + numbers + between, from + 2, 4);
+      to[bits] = std::byte(w.kept.row<std::uint8_t>(o)[k / 8] | (whole ? 0 : 0x30));  // two of four, also of padding
+    }
+  }
+}
+
+void unpack_sparse_row(const PackedWeight& w, std::int64_t o, float* row) {
+  const auto* from = static_cast<const std::byte*>(w.data.get()) + o / kPanel * w.panel_bytes();
+  for (std::int64_t k = 0; k < w.in; k += 8) {
+    const auto [numbers, between, bits] = place_of_eight(w, o % kPanel, k);
+    bf16 values[4];
+    std::memcpy(values, from + numbers, 4);
+    std::memcpy(values + 2, from + numbers + between, 4);
+    const std::uint8_t kept = std::to_integer<std::uint8_t>(from[bits]);
+    formats::spread_two_of_four(values, &kept, {row + k, std::size_t(std::min<std::int64_t>(8, w.in - k))});
+  }
+}
+
 // What codes are more as integers8_octets, where 128 is zero.
 int code_bias(const PackedWeight& p) {
   return p.packing == Packing::integers8_octets ? 128 - (1 << (p.format->bits() - 1)) : 0;
@@ -135,7 +179,9 @@ void fill_scales(const Weight& w, const PackedWeight& p, std::int64_t panel) {
 
 void fill(const Weight& w, const PackedWeight& p, std::int64_t panel) {
   const std::int64_t at = panel * p.inputs * kPanel;
-  if (!p.dense()) {
+  if (p.sparse()) {
+    fill_sparse(w, p, panel);
+  } else if (!p.dense()) {
     fill_codes(w, p, panel);
     fill_scales(w, p, panel);
   } else if (p.packing != Packing::f32) {
@@ -180,6 +226,7 @@ Packing packing_of(const Weight& w) {
     if (dtype == DType::f32 || dtype == DType::f16) return Packing::f32;
     throw Error(std::string("a weight holds ") + name_of(dtype) + " numbers; F32, F16 and BF16 are supported");
   }
+  if (w.kept) return Packing::sparse;
   if (w.format->bits() == 4 && w.group % kBlockInputs == 0) return w.activations ? Packing::quads4 : Packing::codes4;
   if (w.activations) return w.format->coding() == Coding::integers ? Packing::quads8 : Packing::e4m3;
   if (w.group % 2 != 0) return Packing::bf16;
@@ -189,6 +236,7 @@ Packing packing_of(const Weight& w) {
 
 Packing in_octets(Packing packing, const Weight& w) {
   if (packing == Packing::f32 || w.activations) return packing;
+  if (packing == Packing::sparse) return Packing::sparse_octets;
   if (packing == Packing::codes4) return Packing::codes4_octets;
   if (packing == Packing::bf16 || w.group % kOctetInputs != 0) return Packing::bf16_octets;
   return packing == Packing::e4m3 ? Packing::e4m3_octets : Packing::integers8_octets;
@@ -197,6 +245,7 @@ Packing in_octets(Packing packing, const Weight& w) {
 }  // namespace
 
 std::int64_t PackedWeight::panel_bytes() const {
+  if (sparse()) return inputs / 8 * kSparseEight;
   return (packing == Packing::quads8 ? groups * padded_group() : inputs) * kPanel * bytes_of_two(packing) / 2;
 }
 
@@ -208,6 +257,11 @@ std::int64_t PackedWeight::bytes() const {
 std::int64_t PackedWeight::scale_bytes() const { return panels * groups * kPanel * std::int64_t(sizeof(float)); }
 
 Codes PackedWeight::codes() const {
+  if (sparse()) {
+    Codes all{};
+    all.codes = static_cast<const std::byte*>(data.get()), all.inputs = inputs;
+    return all;
+  }
   const auto numbers = [](const std::shared_ptr<void>& p) { return static_cast<const float*>(p.get()); };
   return {static_cast<const std::byte*>(data.get()),
           format->numbers().data(),
@@ -235,8 +289,9 @@ PackedWeight pack(const Weight& stored, bool octets, WeightMemory& memory, Threa
   p.out = w.out, p.in = p.inputs = w.in;
   p.panels = (w.out + kPanel - 1) / kPanel;
   if (p.packing == Packing::bf16) p.inputs = (w.in + 1) / 2 * 2;
-  if (p.packing == Packing::bf16_octets) p.inputs = (w.in + kOctetInputs - 1) / kOctetInputs * kOctetInputs;
-  if (!p.dense()) {
+  if (p.packing == Packing::bf16_octets || p.sparse())
+    p.inputs = (w.in + kOctetInputs - 1) / kOctetInputs * kOctetInputs;
+  if (!p.dense() && !p.sparse()) {
     p.format = w.format, p.group = w.group, p.groups = int(w.in / w.group);
     p.exact = exact_integers(w);
     p.activations = w.activations, p.input_scale = w.input_scale;
@@ -279,6 +334,7 @@ void unpack_row(const PackedWeight& w, std::int64_t o, float* row) {
   const std::int64_t panel = o / kPanel, column = o % kPanel;
   const std::uint8_t* data = codes_of(w, panel);
   if (!w.order.empty()) throw Error("the rows of a weight with columns in another order are not readable as a table");
+  if (w.sparse()) return unpack_sparse_row(w, o, row);
   if (w.packing == Packing::f32) {
     for (std::int64_t k = 0; k < w.in; ++k) row[k] = reinterpret_cast<const float*>(data)[k * kPanel + column];
     return;

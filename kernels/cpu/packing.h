@@ -26,7 +26,8 @@ struct PackedWeight final : PreparedWeight {
 
   std::int64_t bytes() const override;
   std::int64_t scale_bytes() const;  // of each of scales, zeros and minima
-  // What the products of a dense type and of codes read.
+  // What products read: two of each four inputs, or all numbers of a dense type; else codes.
+  bool sparse() const { return packing == Packing::sparse || packing == Packing::sparse_octets; }
   bool dense() const { return packing == Packing::f32 || packing == Packing::bf16 || packing == Packing::bf16_octets; }
   std::int64_t panel_bytes() const;  // of data
   Codes codes() const;

@@ -104,6 +104,29 @@ struct E4m3Octets {
   }
 };
 
+// Two of each four inputs: the first number of a four goes where its lowest bit is set, the second where the other is.
+// Every four has two bits, so that no borrow leaves it.
+struct SparseOctets {
+  static constexpr bool kDense = false, kFetches = true;
+  static constexpr int kOctets = 1, kBytes = kOctetBytes / 16 * 9;
+  static const std::byte* data(const Product& p) { return p.codes.codes; }
+  static std::int64_t group(const Product& p) { return p.inputs; }
+  void start(const Product&, std::int64_t, int, std::int64_t) {}
+  void read(const std::byte* from, Octet (&w)[1]) const {
+    // Numbers 2 i and 2 i + 1 are of inputs 4 i ... 4 i + 3.
+    const __m512i first =
+                      _mm512_set_epi64(0x000e000e000e000e, 0x000c000c000c000c, 0x000a000a000a000a, 0x0008000800080008,
+                                       0x0006000600060006, 0x0004000400040004, 0x0002000200020002, 0),
+                  second = _mm512_add_epi16(first, _mm512_set1_epi16(1));
+    for (int c = 0; c < 2; ++c) {
+      const __m512i numbers = _mm512_castsi256_si512(load<__m256i>(from + c * 32));
+      const auto kept = load<std::uint32_t>(from + 64 + c * 4), higher = kept & (kept - 0x11111111u);
+      const __m512i low = _mm512_maskz_permutexvar_epi16(__mmask32(kept ^ higher), first, numbers);
+      w[0].of[c] = _mm512_mask_permutexvar_epi16(low, __mmask32(higher), second, numbers);
+    }
+  }
+};
+
 // Codes of 4 bits: the sixteen weights of outputs 0 and 1, 2 and 3, 4 and 5, 6 and 7 of a strip, as bf16 numbers.
 struct NibbleOctets {
   static constexpr bool kDense = false, kFetches = true;

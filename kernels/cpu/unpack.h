@@ -107,6 +107,28 @@ void unpack8(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_
     unpack_bytes<Of, false, false>(c, panel, begin, end, pairs);
 }
 
+// 2:4 weights: of each four inputs of an output a pair of numbers, and a bit for each input.
+inline void unpack_sparse(const Codes& c, std::int64_t panel, std::int64_t begin, std::int64_t end,
+                          std::uint16_t* pairs) {
+  typedef std::uint8_t Bytes __attribute__((vector_size(kWidth)));
+  const std::byte* from = c.codes + (panel * c.inputs + begin) / 8 * kSparseEight;
+  for (std::int64_t k = begin; k < end; k += 8, from += kSparseEight) {
+    __builtin_prefetch(from + kCodesAhead, 0, 3);
+    for (int four = 0; four < 2; ++four)
+      for (int v = 0; v < kPanel; v += kWidth) {
+        const Words both = load<Words>(from + four * kSparsePairs + v * 4), first = both & 0xffffu, second = both >> 16;
+        const Words kept = __builtin_convertvector(load<Bytes>(from + 2 * kSparsePairs + v), Words) >> (4 * four);
+        const auto is = [&](unsigned bits) { return reinterpret_cast<Words>((kept & bits) != 0u); };
+        const auto number = [&](unsigned input, Words before) {
+          return is(1u << input) & ((before & second) | (~before & first));
+        };
+        std::uint16_t* to = pairs + ((k - begin + 4 * four) / 2 * kPanel + v) * 2;
+        save(to, Words(number(0, Words{}) | number(1, is(1)) << 16));
+        save(to + 2 * kPanel, Words(number(2, is(3)) | (is(8) & second) << 16));
+      }
+  }
+}
+
 // The 16 weights of every output of a panel in one group: [kPanel][16].
 inline void weights_of_codes(const Codes& c, std::int64_t panel, std::int64_t group, std::uint16_t (*weights)[16]) {
   const std::int64_t at = (panel * c.groups + group) * kPanel;

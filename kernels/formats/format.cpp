@@ -67,6 +67,11 @@ Weight unfilled(const Weight& like, std::int64_t out, bool zeros, bool minima) {
   w.out = out, w.in = like.in, w.group = like.group, w.format = like.format, w.order = like.order;
   w.activations = like.activations, w.input_scale = like.input_scale;
   const Shape groups{out, like.in / like.group};
+  if (like.kept) {
+    w.values = Tensor::host({out, like.in / 2}, DType::bf16);
+    w.kept = Tensor::host({out, (like.in + 7) / 8}, DType::u8);
+    return w;
+  }
   w.values = Tensor::host({out, like.in}, DType::u8);
   w.scales = Tensor::host(groups, DType::f32);
   if (zeros) w.zeros = Tensor::host(groups, DType::f32);
@@ -91,9 +96,10 @@ Extremes extremes(std::span<const float> weights) {
 
 const std::vector<const WeightFormat*>& weight_formats() {
   static const std::vector<const WeightFormat*> all = {
-      &formats::int8(), &formats::int8_group(),      &formats::int6(),      &formats::int5(),
-      &formats::int4(), &formats::int4_asymmetric(), &formats::nf4(),       &formats::fp4(),
-      &formats::fp8(),  &formats::fp8_tensor(),      &formats::fp8_block(), &formats::mxfp4()};
+      &formats::int8(),    &formats::int8_group(),      &formats::int6(),      &formats::int5(),
+      &formats::int4(),    &formats::int4_asymmetric(), &formats::nf4(),       &formats::fp4(),
+      &formats::fp8(),     &formats::fp8_tensor(),      &formats::fp8_block(), &formats::mxfp4(),
+      &formats::sparse24()};
   return all;
 }
 
@@ -114,6 +120,7 @@ Block blocks_of(const WeightFormat& format, std::int64_t out, std::int64_t in, i
 
 Weight quantize(const Weight& dense, const WeightFormat& format, int group, const ForShares& shares) {
   const Block block = blocks_of(format, dense.out, dense.in, group);
+  if (format.coding() == Coding::sparse) return pruned(dense, {}, shares);
   const std::vector<GroupScale> scales = fitted(dense, format, block, shares);
   const bool zeros = std::ranges::any_of(scales, [](const GroupScale& s) { return s.zero != 0; });
   Weight like;
@@ -137,7 +144,25 @@ Weight quantize(const Weight& dense, const WeightFormat& format, int group, cons
   return w;
 }
 
+Weight pruned(const Weight& dense, std::span<const float> norms, const ForShares& shares) {
+  Weight w;
+  w.format = &formats::sparse24();
+  w.group = int(blocks_of(*w.format, dense.out, dense.in).inputs);
+  w.out = dense.out, w.in = dense.in, w.order = dense.order, w.bias = dense.bias;
+  w.values = Tensor::host({w.out, w.in / 2}, DType::bf16);
+  w.kept = Tensor::host({w.out, (w.in + 7) / 8}, DType::u8);
+  divided(w.out, w.in, shares, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> row(static_cast<std::size_t>(w.in));
+    for (std::int64_t o = begin; o < end; ++o) {
+      read_row(dense.values, o, row);
+      formats::keep_two_of_four(row, norms, w.values.row<bf16>(o), w.kept.row<std::uint8_t>(o));
+    }
+  });
+  return w;
+}
+
 void decode_row(const Weight& w, std::int64_t o, std::span<float> row) {
+  if (w.kept) return formats::spread_two_of_four(w.values.row<bf16>(o), w.kept.row<std::uint8_t>(o), row);
   const std::span<const float> numbers = w.format->numbers();
   const std::uint8_t* codes = w.values.row<std::uint8_t>(o);
   for (std::int64_t g = 0; g < w.in / w.group; ++g) {
@@ -195,7 +220,7 @@ Weight stacked(std::span<const Weight> parts) {
       std::memset(to.rows(at, rows).raw(), 0, bytes);
   };
   for (const Weight& p : parts) {
-    put(p.values, all.values, p.out), put(p.scales, all.scales, p.out);
+    put(p.values, all.values, p.out), put(p.kept, all.kept, p.out), put(p.scales, all.scales, p.out);
     put(p.zeros, all.zeros, p.out), put(p.minima, all.minima, p.out);
     at += p.out;
   }

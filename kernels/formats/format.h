@@ -2,7 +2,8 @@
 // number a code means; the weight is then
 //     bf16(scale * (number - zero) - minimum)
 // where each operation is rounded to f32. So a weight is the same bf16 number on every device, and a quantized matrix
-// multiplies exactly as its dense copy does. To add a format, write one file beside this one and name it in
+// multiplies exactly as its dense copy does. One format has no codes: 2:4 keeps two bf16 numbers of each four inputs,
+// and its dense copy has zeros for the others. To add a format, write one file beside this one and name it in
 // weight_formats(). This module must not know backends, checkpoints or models.
 #pragma once
 #include <cstdint>
@@ -32,16 +33,16 @@ struct Block {
 };
 
 // How a kernel may compute numbers without the table: integers: code c is c - 2^(bits - 1), so that products of codes
-// are sums of integers; e4m3: FP8; table: only by the table.
-enum class Coding : std::uint8_t { integers, e4m3, table };
+// are sums of integers; e4m3: FP8; table: only by the table. sparse: there are no codes (Weight::kept).
+enum class Coding : std::uint8_t { integers, e4m3, table, sparse };
 
 class WeightFormat {
  public:
   virtual ~WeightFormat() = default;
   virtual std::string name() const = 0;     // as in {"dtype": "nf4"}
   virtual std::string meaning() const = 0;  // in half a sentence
-  virtual int bits() const = 0;             // of a code, at most 8
-  // By code, f32 [2^bits]. A code that no weight is encoded to may mean NaN.
+  virtual int bits() const = 0;             // of a code, at most 8; of a number that Coding::sparse keeps, 16
+  // By code, f32 [2^bits]; none of Coding::sparse. A code that no weight is encoded to may mean NaN.
   virtual std::span<const float> numbers() const = 0;
   virtual Coding coding() const { return Coding::table; }
 
@@ -50,12 +51,14 @@ class WeightFormat {
   // does.
   virtual Block block(std::int64_t out, std::int64_t in) const = 0;
   // The scale of a block with these extremes. NaN where they are not finite: such a block becomes NaN as a whole, and
-  // is not hidden among ordinary numbers.
-  virtual GroupScale fit(const Extremes& e) const = 0;
+  // is not hidden among ordinary numbers. Of formats with codes, as what follows.
+  virtual GroupScale fit(const Extremes& e) const { return (void)e, GroupScale(); }
   // The scales of a whole matrix, in the order of its blocks, as they are stored: some formats round them together.
   virtual void round_scales(std::span<float> scales) const { (void)scales; }
   // The code of the nearest number for each weight; ties as the format says.
-  virtual void encode(std::span<const float> weights, GroupScale s, std::uint8_t* codes) const = 0;
+  virtual void encode(std::span<const float> weights, GroupScale s, std::uint8_t* codes) const {
+    (void)weights, (void)s, (void)codes;
+  }
 };
 
 // The formats to which `dtype` rounds, by name.
@@ -74,10 +77,17 @@ inline float weight_of(float number, GroupScale s) {
   return float(bf16(scaled - s.minimum));
 }
 
-// Rounds a dense weight [out, in]. `group`: inputs that share a scale, for a format whose blocks have one output; 0: as
-// WeightFormat::block says. `shares` divides the work among threads; without it the calling thread does all of it, with
-// the same result. Throws Error if the blocks do not divide the inputs.
+// Rounds a dense weight [out, in]. `group`: inputs that share a scale, for a format whose blocks have one output (2:4
+// has no scales: its blocks are of 4 all the same); 0: as WeightFormat::block says. `shares` divides the work among
+// threads; without it the calling thread does all of it, with the same result. Throws Error if the blocks do not divide
+// the inputs.
 Weight quantize(const Weight& dense, const WeightFormat& format, int group = 0, const ForShares& shares = {});
+
+// A dense weight in the format sparse24: of each four inputs of an output the two with the greatest |w| * norms[input]
+// stay, as bf16 numbers; of equal ones the first. `norms` [in]: those of the inputs over a text, with which this is
+// Wanda (arXiv 2306.11695); empty: the greatest |w|. What is not finite counts as the greatest, so it is not hidden.
+// Throws Error unless four divides the inputs.
+Weight pruned(const Weight& dense, std::span<const float> norms = {}, const ForShares& shares = {});
 
 // The numbers of row `o`, [in], in the order in which they are stored (Weight::order).
 void decode_row(const Weight& w, std::int64_t o, std::span<float> row);

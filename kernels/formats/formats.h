@@ -24,6 +24,12 @@ const WeightFormat& fp8_block();   // a scale for each 128 outputs x 128 inputs
 // mxfp4.cpp
 const WeightFormat& mxfp4();
 
+// sparse24.cpp
+const WeightFormat& sparse24();
+// One row of pruned(): values [in / 2], kept [(in + 7) / 8]; and back.
+void keep_two_of_four(std::span<const float> row, std::span<const float> norms, bf16* values, std::uint8_t* kept);
+void spread_two_of_four(const bf16* values, const std::uint8_t* kept, std::span<float> row);
+
 // Numbers of FP8, e4m3: rounded to nearest, of two to the even one; what is beyond 448 becomes 448.
 std::uint8_t e4m3_of(float x);
 float float_of_e4m3(std::uint8_t code);

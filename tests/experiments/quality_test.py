@@ -75,6 +75,7 @@ class Quality(InFolder):
             # 2 layers, keys and values of 2 heads of 32 numbers: codes and a scale instead of bf16
             self.assertEqual((line["quality"]["kv_bytes"], same["quality"]["kv_bytes"]), (8 * 36, 8 * 64))
         self.refused("--kv-dtype", "int4", "--device", "cpu", words=["kv_dtype", "int4", "fp8"])
+        self.refused("--thin", "4", "--device", "cpu", words=["'4' of --thin", "4+256"])
 
     def test_tables(self):
         status, out, err = self.run_it("--dtype", "int8", *FEW)

@@ -81,6 +81,23 @@ class Quantize(InFolder):
             self.assertEqual((group["input_activations"] or {}).get("strategy"), inputs)
         self.assertFalse([name for name in self.names() if "partial" in name])
 
+    def test_sparse(self):
+        """2:4 by magnitude and by the inputs of a text; what is written is read again."""
+        text = ["--method", "wanda", "--calibrate", str(SOURCE / "experiments" / "prompts.jsonl"), "--tokens", "600",
+                "--device", "cpu"]
+        for name, arguments in (("size", []), ("inputs", text)):
+            status, out, err = self.run_it("--out", name, *arguments, "--json", form="sparse24")
+            self.assertEqual(status, 0, err)
+            for layer in json.loads(out)["layers"]:
+                self.assertTrue(0.2 < layer["error"] < 0.5, layer)
+                self.assertEqual(layer["outputs"] is None, name == "size", layer)
+            config = json.loads((self.here / name / "config.json").read_text())["quantization_config"]
+            self.assertEqual(config["sparsity_config"]["format"], "sparse-24-bitmask")
+            done = subprocess.run([PROGRAM, "generate", "--model", name, "--prompt", "Once", "--max-new-tokens", "4",
+                                   "--device", "cpu"], cwd=self.here, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_interrupt(self):
         process = subprocess.Popen(self.command("--out", "a", model="target"), cwd=self.here, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -113,6 +130,9 @@ class Quantize(InFolder):
             (["--out", "a", "--method", "smoothquant", "--calibrate", "x"], {}, ["smoothquant", "--format int8"]),
             (["--out", "a", "--method", "smoothquant", "--calibrate", "x", "--alpha", "2"], {"form": "int8"},
              ["alpha", "0 to 1"]),
+            (["--out", "a", "--method", "gptq", "--calibrate", "x"], {"form": "sparse24"},
+             ["gptq", "sparse24", "wanda"]),
+            (["--out", "a", "--method", "wanda", "--calibrate", "x"], {}, ["wanda", "--format sparse24"]),
             (["--out", "a", "--act-order"], {}, ["rtn", "--act-order"]),
             (["--out", "a", "--device", "cpu"], {}, ["rtn", "leave --device out"]),
             (["--out", "a", "--tokens", "99"], {}, ["rtn", "leave --tokens out"]),

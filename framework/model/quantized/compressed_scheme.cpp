@@ -123,7 +123,18 @@ CompressedScheme CompressedScheme::read(const Fields& group, const std::string& 
   return s;
 }
 
+CompressedScheme CompressedScheme::read_sparse(const Fields& sparsity) {
+  CompressedScheme s;
+  if (sparsity.string("sparsity_structure") != "2:4")
+    sparsity.refuse("sparsity_structure", "the supported one is \"2:4\"; choose a checkpoint of it");
+  sparsity.array("targets");
+  s.targets = ModuleTargets(sparsity, "targets");
+  s.layout = Layout::sparse, s.activations.weights = &s.format();
+  return s;
+}
+
 const WeightFormat& CompressedScheme::format() const {
+  if (layout == Layout::sparse) return formats::sparse24();
   if (layout == Layout::microscaling) return formats::mxfp4();
   if (layout == Layout::integers || layout == Layout::packed)
     return unpacking::integers(bits, strategy == Strategy::group || strategy == Strategy::block, symmetric);

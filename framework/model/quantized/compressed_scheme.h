@@ -1,5 +1,5 @@
-// One entry of "config_groups" of compressed-tensors: how the matrices of some modules are stored, and how their inputs
-// are rounded. This module must not know the tensors themselves.
+// One entry of "config_groups" of compressed-tensors, or its "sparsity_config": how the matrices of some modules are
+// stored, and how their inputs are rounded. This module must not know the tensors themselves.
 #pragma once
 #include <string>
 
@@ -14,6 +14,7 @@ struct CompressedScheme {
     integers,      // int-quantized: one byte each
     floats,        // float-quantized: e4m3
     microscaling,  // mxfp4-pack-quantized
+    sparse,        // sparse-24-bitmask: bf16 numbers
   };
   enum class Strategy : std::uint8_t { tensor, channel, group, block };
 
@@ -28,6 +29,8 @@ struct CompressedScheme {
 
   // `format`: of the whole configuration, for groups without one of their own.
   static CompressedScheme read(const Fields& group, const std::string& format);
+  // `sparsity`: of the format sparse-24-bitmask.
+  static CompressedScheme read_sparse(const Fields& sparsity);
   const WeightFormat& format() const;
 };
 

@@ -2,8 +2,12 @@
 // plus 2^(bits - 1) along the inputs (those of 5 and 6 bits cross words), weight_shape; int-quantized: MODULE.weight
 // I8; float-quantized: MODULE.weight F8_E4M3; mxfp4-pack-quantized: weight_packed U8 [out, in / 2]. weight_scale [1],
 // [out, 1], [out, groups] or one number for each block. weight_zero_point I8 like the scales, or in 32-bit words along
-// the outputs. w = scale * (number - zero).
+// the outputs. w = scale * (number - zero). sparse-24-bitmask: MODULE.compressed BF16 [out, in / 2], the two numbers
+// that each four inputs have, MODULE.bitmask U8 [out, (in + 7) / 8], a bit for each input from the lowest on,
+// MODULE.shape.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "framework/model/in_parallel.h"
 #include "framework/model/quantized/compressed_scheme.h"
@@ -13,6 +17,7 @@
 #include "framework/model/quantized/unpacking.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
+#include "kernels/formats/formats.h"
 
 namespace foretoken {
 namespace {
@@ -26,8 +31,12 @@ class CompressedTensors final : public Quantization {
 
   std::string method() const override { return "compressed-tensors"; }
   std::vector<Activations> schemes() const override;
-  std::vector<std::string> marks() const override { return {"weight_packed", "weight_scale"}; }
+  std::vector<std::string> marks() const override {
+    if (sparse_) return {"compressed"};
+    return {"weight_packed", "weight_scale"};
+  }
   std::vector<std::string> other_parts() const override {
+    if (sparse_) return {"bitmask", "shape"};
     return {"weight_zero_point", "weight_shape", "input_scale", "input_zero_point"};
   }
   bool excludes(const std::string& module) const override { return ignored_.match(module) > 0; }
@@ -40,7 +49,10 @@ class CompressedTensors final : public Quantization {
  private:
   const CompressedScheme& scheme_of(const Parts& parts) const;
 
-  std::string where_;  // the settings are
+  void read_sparse(const Fields& settings);
+
+  std::string where_;    // the settings are
+  bool sparse_ = false;  // 2:4, which no group quantizes
   std::vector<CompressedScheme> schemes_;
   ModuleTargets ignored_;
 };
@@ -50,9 +62,6 @@ void refuse_transforms(const Fields& settings) {
   expect_empty(settings, "transform_config",
                "transforms of matrices are not supported; choose a checkpoint without them");
   expect_empty(settings, "moe_sparsity_config", "sparsity is not supported; choose a checkpoint without it");
-  if (const auto* sparsity = settings.find("sparsity_config"); sparsity && !sparsity->empty())
-    if (!sparsity->is_object() || sparsity->value("format", nlohmann::json()) != "dense")
-      settings.refuse("sparsity_config", "sparsity is not supported; choose a checkpoint without it");
   // Early releases left "frozen", the status before, in checkpoints that they compressed.
   if (const std::string status = settings.string_or("quantization_status", "compressed");
       status != "compressed" && status != "frozen")
@@ -60,8 +69,33 @@ void refuse_transforms(const Fields& settings) {
                     "the supported ones are \"compressed\" and \"frozen\"; save the model compressed");
 }
 
+// The format of "sparsity_config", "dense" where there is none.
+std::string sparsity_of(const Fields& settings) {
+  const auto* sparsity = settings.find("sparsity_config");
+  if (!sparsity || sparsity->empty()) return "dense";
+  const nlohmann::json format = sparsity->is_object() ? sparsity->value("format", nlohmann::json()) : nlohmann::json();
+  if (format != "dense" && format != "sparse-24-bitmask")
+    settings.refuse("sparsity_config",
+                    "the supported sparsity has the format \"sparse-24-bitmask\"; choose a checkpoint of it, or one "
+                    "without sparsity");
+  return format;
+}
+
+void CompressedTensors::read_sparse(const Fields& settings) {
+  if (const auto* groups = settings.find("config_groups"); groups && !groups->empty())
+    settings.refuse("sparsity_config",
+                    "2:4 matrices that are quantized as well are not supported; choose a checkpoint of one of them");
+  const Fields sparsity = settings.object("sparsity_config");
+  sparse_ = true, ignored_ = ModuleTargets(sparsity, "ignore");
+  schemes_.push_back(CompressedScheme::read_sparse(sparsity));
+}
+
 CompressedTensors::CompressedTensors(const Fields& settings) : where_(settings.where()), ignored_(settings, "ignore") {
   refuse_transforms(settings);
+  if (sparsity_of(settings) != "dense") {
+    read_sparse(settings);
+    return;
+  }
   const Fields groups = settings.object("config_groups");
   const std::string format = settings.string_or("format", "");
   for (const auto& [name, group] : groups.all().items())
@@ -127,14 +161,18 @@ void refuse_padded_words(const Parts& parts, const CompressedScheme& s) {
                                       " bits a word), which is not supported; quantize anew with a later release");
 }
 
+void expect_shape(const Parts& parts, const std::string& part, const Shape& of_shape) {
+  const Tensor shape = parts.of(part, DType::i64, of_shape);
+  if (shape.data<std::int64_t>()[0] != parts.out || shape.data<std::int64_t>()[1] != parts.in)
+    parts.refuse(part, "says " + Shape{shape.data<std::int64_t>()[0], shape.data<std::int64_t>()[1]}.text() +
+                           ", but config.json requires " + Shape{parts.out, parts.in}.text() +
+                           "; they belong to different checkpoints: download both again");
+}
+
 Weight unpack_words(const Parts& parts, const CompressedScheme& s) {
   refuse_padded_words(parts, s);
   const Tensor words = parts.of("weight_packed", DType::i32, {parts.out, (parts.in * s.bits + 31) / 32});
-  const Tensor shape = parts.of("weight_shape", DType::i64, {2});
-  if (shape.data<std::int64_t>()[0] != parts.out || shape.data<std::int64_t>()[1] != parts.in)
-    parts.refuse("weight_shape", "says " + Shape{shape.data<std::int64_t>()[0], shape.data<std::int64_t>()[1]}.text() +
-                                     ", but config.json requires " + Shape{parts.out, parts.in}.text() +
-                                     "; they belong to different checkpoints: download both again");
+  expect_shape(parts, "weight_shape", {2});
   Weight w = unpacking::empty(parts, s.format());
   in_parallel(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o)
@@ -178,7 +216,24 @@ Tensor zeros_of(const Parts& parts, const CompressedScheme& s, const Shape& shap
   return zeros;
 }
 
+Weight unpack_sparse(const Parts& parts) {
+  parts.expect_groups(4, "sparsity_config");
+  expect_shape(parts, "shape", {2, 1});
+  Weight w;
+  w.out = parts.out, w.in = parts.in, w.format = &formats::sparse24(), w.group = 4;
+  w.values = parts.of("compressed", DType::bf16, {parts.out, parts.in / 2});
+  w.kept = parts.of("bitmask", DType::u8, {parts.out, (parts.in + 7) / 8});
+  if (!std::ranges::all_of(w.values.values<bf16>(), [](bf16 v) { return std::isfinite(float(v)); }))
+    parts.refuse("compressed", "holds a NaN or an infinity; download the checkpoint again, or prune anew");
+  for (std::int64_t o = 0; o < w.out; ++o)
+    for (std::int64_t k = 0; k < w.in; k += 4)
+      if (std::popcount(unsigned(w.kept.row<std::uint8_t>(o)[k / 8] >> k % 8) & 15u) != 2)
+        parts.refuse("bitmask", "does not name two of each four inputs; download the checkpoint again, or prune anew");
+  return w;
+}
+
 Weight unpack_codes(const Parts& parts, const CompressedScheme& s) {
+  if (s.layout == Layout::sparse) return unpack_sparse(parts);
   const Grid grid = grid_of(parts, s);
   if (s.layout == Layout::microscaling)
     return microscaling::unpack(parts, parts.of("weight_packed", DType::u8, {parts.out, parts.in / 2}), "weight_scale");

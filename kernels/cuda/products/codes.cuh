@@ -6,6 +6,9 @@
 // number are that number times 2^-133, exactly (they are subnormal, and 128 is the first normal number): so
 //     fma(code 2^-133, scale 2^133, -offset scale) = scale * (code - offset)
 // rounded once, to bf16. In f32 the product is exact, so rounding it first changes nothing.
+//
+// 2:4 weights are stored like codes of 8 bits whose scale belongs to 16 inputs: the two bf16 numbers of four inputs are
+// a word, and in the place of the scale are bits that name the inputs that have one.
 #pragma once
 #include <cstdint>
 
@@ -14,8 +17,8 @@
 namespace foretoken {
 
 // How a code becomes a number. int4: code - 8; int8: code - 128 (codes of fewer bits are moved there); table: by a
-// table of 16 numbers.
-enum class Code : std::uint8_t { int4, int8, e4m3, table };
+// table of 16 numbers; sparse: two of each four inputs are bf16 numbers, the others 0.
+enum class Code : std::uint8_t { int4, int8, e4m3, table, sparse };
 // The parts of a scale, as they are stored. bf16_zero: the negative of the zero point and kRaisedOffset behind it; also
 // for scales that are too large for bf16.
 enum class ScaleForm : std::uint8_t { bf16, bf16_zero, f32, f32_all };
@@ -164,6 +167,36 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
       return multiply_add_pair(masked(~v, 0x00800080u, 0x43004300u), both(0xbf80), masked(v, 0x007f007fu, 0x43004300u));
     }
     return multiply_pair(codes(w, i), both(0x7b80));
+  }
+};
+
+// Of 16 inputs of an output four neighbouring lanes hold a word of four inputs each: the first, third, second and
+// fourth four. So a lane and its neighbour have the numbers of the pairs of both. The scale is a bit for each of the 16
+// inputs.
+template <> struct Unpack<Code::sparse, ScaleForm::bf16> {
+  static constexpr Code kCode = Code::sparse;
+  static constexpr ScaleForm kForm = ScaleForm::bf16;
+  static constexpr int kPairs = 2;
+
+  // Called by all lanes of a warp.
+  template <class B> static __device__ void word(Pair (&to)[kPairs], unsigned w, const Scale<kForm>& s, B) {
+    const int lane = int(threadIdx.x) % 4;
+    const unsigned other = __shfl_xor_sync(0xffffffffu, w, 1);
+    pairs(to, lane % 2 == 0 ? w : other, lane % 2 == 0 ? other : w, s, lane);
+  }
+  // `even`, `odd`: the words of the even and of the odd one of two neighbours, of which this is lane `lane` of four.
+  static __device__ void pairs(Pair (&to)[kPairs], unsigned even, unsigned odd, const Scale<kForm>& s, int lane) {
+    to[0] = pair(even, s.scale >> (2 * lane), lane % 2 != 0),
+    to[1] = pair(odd, s.scale >> (8 + 2 * lane), lane % 2 != 0);
+  }
+
+ private:
+  // Half of four inputs: the last two bits say which of them have a number. One that is alone in its half is the first
+  // number of the four in the first half, the second in the second.
+  static __device__ Pair pair(unsigned four, unsigned bits, bool second) {
+    const unsigned alone = __byte_perm(four, 0, second ? 0x3232 : 0x1010),
+                   mask = (bits & 1 ? 0x0000ffffu : 0) | (bits & 2 ? 0xffff0000u : 0);
+    return ((bits & 3) == 3 ? four : alone) & mask;
   }
 };
 

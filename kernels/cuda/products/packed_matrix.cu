@@ -77,6 +77,26 @@ __global__ void pack_kernel(Stored s, PackedLayout layout, unsigned char* cells,
   }
 }
 
+// Two of each four inputs: `fours` bf16 [out, in / 4, 2], `kept` a bit for each input. A warp packs a cell.
+__global__ void pack_sparse_kernel(const unsigned* fours, const std::uint16_t* kept, PackedLayout layout,
+                                   unsigned char* cells, std::int64_t out, std::int64_t in, std::int64_t count) {
+  const std::int64_t cell = (blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x) / 32;
+  if (cell >= count) return;
+  const int lane = int(threadIdx.x) % 32;
+  const std::int64_t first = cell % layout.eights * kCellOutputs, o = first + lane / 4,
+                     k0 = cell / layout.eights * kCellInputs;
+  unsigned char* const to = cells + cell * layout.cell;
+  for (int w = 0; w < kCellInputs / 16; ++w) {
+    const std::int64_t four = (k0 + 16 * w) / 4 + lane % 4 / 2 + lane % 2 * 2;
+    *reinterpret_cast<unsigned*>(to + place_of(w, lane)) = o < out ? fours[o * (in / 4) + four] : 0;
+  }
+  for (int i = lane; i < kCellInputs / 16 * kCellOutputs; i += 32) {
+    const std::int64_t output = first + i % kCellOutputs, sixteen = k0 / 16 + i / kCellOutputs;
+    *reinterpret_cast<std::uint16_t*>(to + code_bytes(Code::sparse) + 2 * i) =
+        output < out ? kept[output * (in / 16) + sixteen] : std::uint16_t(0);
+  }
+}
+
 // Calls f(i, k, pair) for the numbers of word w of a cell that a lane holds: inputs k and k + 1 of the cell.
 template <class U, class F>
 __device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell, int w, int lane, F f) {
@@ -84,7 +104,11 @@ __device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell,
   const int at = code_bytes(U::kCode) + (group * kCellOutputs + lane / 4) * bytes_of(U::kForm);
   const Scale<U::kForm> scale(GlobalBytes{cell + at});
   Pair pairs[U::kPairs];
-  U::word(pairs, *reinterpret_cast<const unsigned*>(cell + place_of(w, lane)), scale, GlobalBytes{layout.numbers});
+  const auto word = [&](int l) { return *reinterpret_cast<const unsigned*>(cell + place_of(w, l)); };
+  if constexpr (U::kCode == Code::sparse)
+    U::pairs(pairs, word(lane & ~1), word(lane | 1), scale, lane % 4);
+  else
+    U::word(pairs, word(lane), scale, GlobalBytes{layout.numbers});
 #pragma unroll
   for (int i = 0; i < U::kPairs; ++i) f(i, input_of(U::kCode, w, i, lane), pairs[i]);
 }
@@ -201,21 +225,40 @@ Grid grid_of(std::int64_t cells, bool dependent = false) {
   return {dim3(blocks_for(cells * 32, kThreads)), kThreads, 0, 1, dependent};
 }
 
+// The cells of a weight, not filled yet; `group`: inputs of a cell that share a scale.
+std::shared_ptr<PackedMatrix> empty_cells(CudaBackend& backend, const Weight& w, Code code, ScaleForm form, int group) {
+  const auto m = std::make_shared<PackedMatrix>();
+  m->out = w.out, m->in = w.in;
+  const int eights = int((w.out + 15) / 16 * 2), pieces = int(w.in / kCellInputs);
+  m->layout = {code, form, std::countr_zero(unsigned(group)), eights, 0, nullptr};
+  m->layout.cell = code_bytes(code) + m->layout.scale_bytes();
+  m->cells = backend.allocate({pieces, eights, m->layout.cell}, DType::u8);
+  return m;
+}
+
+std::shared_ptr<PackedMatrix> packed_sparse(CudaBackend& backend, const Weight& w) {
+  if (w.order || w.in % kCellInputs != 0) return nullptr;
+  auto m = empty_cells(backend, w, Code::sparse, ScaleForm::bf16, 16);
+  const std::int64_t count = m->cells.dim(0) * m->cells.dim(1);
+  const Tensor values = backend.upload(w.values), kept = backend.upload(w.kept);
+  launch_kernel("prepare", backend.cuda_stream(), grid_of(count), pack_sparse_kernel,
+                static_cast<const unsigned*>(values.raw()), static_cast<const std::uint16_t*>(kept.raw()), m->layout,
+                m->cells.data<unsigned char>(), w.out, w.in, count);
+  return m;
+}
+
 }  // namespace
 
 std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
+  if (w.kept) return packed_sparse(backend, w);
   const int group = std::min(w.group, kCellInputs);
   if (w.order || w.in % kCellInputs != 0 || w.group % group != 0 || kCellInputs % group != 0) return nullptr;
   const Choice choice = choice_of(w);
   if (!choice.possible || group < 128 / bits_of(choice.code)) return nullptr;  // a word has one scale
-  const auto m = std::make_shared<PackedMatrix>();
-  m->out = w.out, m->in = w.in;
+  auto m = empty_cells(backend, w, choice.code, choice.form, group);
   m->numbers = backend.upload(Tensor::host_copy(w.format->numbers(), DType::f32));
-  const int eights = int((w.out + 15) / 16 * 2), pieces = int(w.in / kCellInputs);
-  m->layout = {choice.code, choice.form, std::countr_zero(unsigned(group)), eights, 0, m->numbers.data<float>()};
-  m->layout.cell = code_bytes(choice.code) + m->layout.scale_bytes();
-  m->cells = backend.allocate({pieces, eights, m->layout.cell}, DType::u8);
-  const std::int64_t count = std::int64_t(pieces) * eights;
+  m->layout.numbers = m->numbers.data<float>();
+  const std::int64_t count = m->cells.dim(0) * m->cells.dim(1);
   const Tensor codes = backend.upload(w.values), scales = backend.upload(w.scales), zeros = uploaded(backend, w.zeros),
                minima = uploaded(backend, w.minima);
   const Tensor nans = backend.allocate({1}, DType::i32), found = Tensor::host({1}, DType::i32);

@@ -5,7 +5,8 @@
 // Lane l of a warp holds, of each 16 inputs, numbers 2 (l % 4) and the next, and the eighth after both, of output l /
 // 4: the two registers of those eight outputs in mma.m16n8k16 and in wgmma with the operand in registers. Codes of 4
 // bits: [32 lanes, 4 words], a word for 32 inputs; of 8 bits: [2, 32 lanes, 4 words], a word for 16. Pair i of a word:
-// bits 4 i and 4 i + 16 on, or bytes i and i + 2. Scales: [groups of the cell, 8 outputs], ScaleForm's bytes each.
+// bits 4 i and 4 i + 16 on, or bytes i and i + 2. Scales: [groups of the cell, 8 outputs], ScaleForm's bytes each. 2:4
+// weights are laid out as codes of 8 bits with a scale of 16 bits for each 16 inputs (codes.cuh).
 //
 // This header must not know formats of checkpoints, nor the kernels that read cells.
 #pragma once
@@ -73,6 +74,8 @@ template <class F> void with_unpack(const PackedLayout& layout, F f) {
                            : f(Unpack<Code::int8, f32_all>());
     case Code::e4m3:
       return form == bf16 ? f(Unpack<Code::e4m3, bf16>()) : f(Unpack<Code::e4m3, f32>());
+    case Code::sparse:
+      return f(Unpack<Code::sparse, bf16>());
     case Code::table:
       return form == bf16 ? f(Unpack<Code::table, bf16>()) : f(Unpack<Code::table, f32>());
   }

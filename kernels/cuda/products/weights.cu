@@ -40,7 +40,9 @@ __global__ void dequantize_kernel(Codes c, Bf16* w, std::int64_t n) {
 
 // The matrix of a weight that is not packed: bf16 or f32.
 Tensor dense_values(CudaBackend& backend, const Weight& stored) {
-  const Weight weight = stored.format ? stored : in_input_order(stored);
+  const Weight weight = stored.kept     ? in_input_order(dequantized(stored))
+                        : stored.format ? stored
+                                        : in_input_order(stored);
   const std::int64_t n = weight.out * weight.in;
   const Grid grid{dim3(std::min(blocks_for(n, 256), 4096u)), 256};
   const Tensor values = backend.upload(weight.values);

@@ -56,6 +56,36 @@ TEST_F(QualityRefuses, ATypeWhoseGroupsDoNotDivideInAnyRow) {
                    "out of --dtype"));
 }
 
+TEST_F(QualityRefuses, CachesThatAreNotThinnedByTwoNumbers) {
+  for (const char* thinned : {"256", "4+", "+256", "4+0", "-1+256", "4+256x", "4+1e3", "4 + 256"}) {
+    QualityOptions o;
+    o.model = kDraft.string(), o.thinned = {"4+16", thinned}, o.device = "cpu", o.quiet = true;
+    EXPECT_TRUE(says(sentence_of([&] { (void)run_quality(o); }), std::string("'") + thinned + "' of --thin", "4+256"));
+  }
+}
+
+// Less of the cache predicts worse, and all of it as the model does.
+TEST(QualityThinned, IsARowBesideTheWholeCache) {
+  const fs::path results = fs::temp_directory_path() / "foretoken_quality_thinned.jsonl";
+  fs::remove(results);
+  QualityOptions o;
+  o.model = kDraft.string(), o.thinned = {"0+16", "4+500"}, o.device = "cpu", o.quiet = true, o.format = "json";
+  o.windows.predicted = 400, o.results = results.string();
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_quality(o), 0);
+  (void)testing::internal::GetCapturedStdout();
+  std::ifstream file(results);
+  std::string first, second;
+  std::getline(file, first), std::getline(file, second);
+  const auto few = nlohmann::json::parse(first)["quality"], all = nlohmann::json::parse(second)["quality"];
+  EXPECT_EQ(few["thinned"], "0+16");
+  EXPECT_EQ(all["thinned"], "4+500");
+  EXPECT_GT(few["predictions"]["kl"]["value"], 0.01);
+  EXPECT_EQ(all["predictions"]["kl"]["value"], 0);
+  EXPECT_TRUE(few["outputs"].is_null());
+  fs::remove(results);
+}
+
 // Types that the model's own JSON chooses are part of what is judged, not of what it is judged by.
 TEST(QualityReference, IsTheModelAsStored) {
   const fs::path results = fs::temp_directory_path() / "foretoken_quality_reference.jsonl";

@@ -1,8 +1,9 @@
 // What each method does to a layer, and what it does not.
 #include <cmath>
 
-#include "experiments/quantize/calibration.h"
+#include "experiments/quantize/calibration_text.h"
 #include "experiments/quantize/method.h"
+#include "experiments/quantize/output_error.h"
 #include "framework/model/convert.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "kernels/host_backend.h"
@@ -20,11 +21,16 @@ bool same(const Weight& a, const Weight& b) { return same(a.values, b.values) &&
 
 class Methods : public Quantized {
  protected:
+  static MethodOptions options(const std::string& name) {
+    MethodOptions o;
+    o.name = name, o.tokens = 400, o.device = "cpu";
+    o.calibrate = (fs::path(FORETOKEN_SOURCE_DIR) / "experiments" / "prompts.jsonl").string();
+    return o;
+  }
   std::unique_ptr<Method> method(const std::string& name, const DenseModel& model, const std::string& format,
                                  std::optional<double> alpha = {}) const {
-    MethodOptions o;
-    o.name = name, o.tokens = 400, o.device = "cpu", o.alpha = alpha;
-    o.calibrate = (fs::path(FORETOKEN_SOURCE_DIR) / "experiments" / "prompts.jsonl").string();
+    MethodOptions o = options(name);
+    o.alpha = alpha;
     return make_method(o, model, *find_format(format));
   }
   // The layer as the method has changed it before rounding.
@@ -120,6 +126,45 @@ TEST_F(Methods, GptqReadsWhatRoundedLayersGive) {
   EXPECT_FALSE(same(states_behind(true), states_behind(false)));
 }
 
+// Norms of the inputs over the text decide, and outputs on it are nearer than those of the greatest weights.
+TEST_F(Methods, WandaKeepsWhatItsInputsMakeGreat) {
+  const DenseModel model(kDraft);
+  const auto wanda = method("wanda", model, "sparse24");
+  const DenseLayer layer = begun(*wanda, model);
+  const auto host = make_cpu_backend(2);
+  std::map<std::size_t, std::vector<double>> squares;
+  std::map<std::size_t, Tensor> some;
+  CalibrationText(model, options("wanda")).observe(0, here_, [&](std::size_t product, const Tensor& x) {
+    std::vector<double>& sums = squares[product];
+    sums.resize(std::size_t(x.dim(1)));
+    for (std::int64_t r = 0; r < x.dim(0); ++r)
+      for (std::int64_t i = 0; i < x.dim(1); ++i)
+        sums[std::size_t(i)] += double(x.row<float>(r)[i]) * x.row<float>(r)[i];
+    some.try_emplace(product, x);
+  });
+  SquaredError by_inputs, by_size;
+  for (const std::string& module : layer.modules) {
+    const std::size_t product = Calibration::product_of(module);
+    std::vector<float> norms;
+    for (const double s : squares.at(product)) norms.push_back(float(std::sqrt(s)));
+    const Weight &dense = layer.matrices.at(module), kept = wanda->round(module, dense);
+    EXPECT_TRUE(same(kept.kept, pruned(dense, norms).kept)) << module;
+    EXPECT_TRUE(same(kept.values, pruned(dense, norms).values)) << module;
+    by_inputs += output_error(*host, some.at(product), dense, kept);
+    by_size += output_error(*host, some.at(product), dense, pruned(dense));
+  }
+  EXPECT_LT(by_inputs.relative(), 0.95 * by_size.relative());
+  EXPECT_GT(wanda->output_error().value(), 0);
+}
+
+TEST_F(Methods, AreRefusedForFormatsThatTheyCannotChoose) {
+  const DenseModel model(kDraft);
+  for (const char* name : {"gptq", "awq", "smoothquant"})
+    EXPECT_TRUE(
+        says(sentence_of([&] { (void)method(name, model, "sparse24"); }), name, "sparse24", "--method rtn or wanda"));
+  EXPECT_TRUE(says(sentence_of([&] { (void)method("wanda", model, "int4"); }), "wanda", "int4", "--format sparse24"));
+}
+
 TEST_F(Methods, RefuseInputsThatAreNotFinite) {
   const fs::path damaged = here_ / "damaged";
   copy_model(kDraft, damaged, [](const std::string& name, const Tensor& t) {
@@ -129,7 +174,7 @@ TEST_F(Methods, RefuseInputsThatAreNotFinite) {
     return converted(gain, t.dtype());
   });
   const DenseModel model(damaged);
-  for (const auto& [name, format] : {std::pair{"awq", "int4"}, {"smoothquant", "int8"}}) {
+  for (const auto& [name, format] : {std::pair{"awq", "int4"}, {"smoothquant", "int8"}, {"wanda", "sparse24"}}) {
     const auto reading = method(name, model, format);
     EXPECT_TRUE(says(sentence_of([&] { (void)begun(*reading, model); }), "not finite", "calibrat", "text")) << name;
   }

@@ -42,7 +42,9 @@ TEST_P(PackedProducts, have_the_bits_of_the_dense_copy) {
   }
 }
 
-TEST_P(PackedProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
+class PackedCodes : public PackedProducts {};
+
+TEST_P(PackedCodes, codes_of_files_have_the_bits_of_the_dense_copy) {
   for (const int group : {512, 128, 64, 32, 16, 8})
     for (const DType scales : {DType::f32, DType::bf16, DType::f16})
       for (const int parts : {0, 1, 2, 3})
@@ -89,6 +91,7 @@ TEST_P(PackedProducts, have_the_bytes_of_their_codes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PackedProducts, ::testing::ValuesIn(weight_formats()), name_of_format);
+INSTANTIATE_TEST_SUITE_P(All, PackedCodes, ::testing::ValuesIn(coded_formats()), name_of_format);
 
 // NaN is a code of e4m3 alone. Such a matrix is kept as bf16, where a NaN stays one.
 TEST(PackedMatrix, a_code_that_means_nan_gives_nan) {

@@ -8,6 +8,7 @@ namespace foretoken::test {
 namespace {
 
 class FormatProducts : public Formats {};
+class CodedProducts : public Formats {};
 
 // The law of formats: every operation that reads a quantized weight gives the bits that the dense copy gives.
 TEST_P(FormatProducts, products_have_the_bits_of_the_dense_copy) {
@@ -89,7 +90,7 @@ TEST_P(FormatProducts, columns_may_have_an_order) {
   }
 }
 
-TEST_P(FormatProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
+TEST_P(CodedProducts, codes_of_files_have_the_bits_of_the_dense_copy) {
   const Tensor x = random_tensor({9, 192}, 4);
   for (const auto& b : all_host_backends())
     for (const int group : {192, 96, 64, 32, 16, 6, 3})
@@ -117,6 +118,7 @@ TEST_P(FormatProducts, tables_are_read_from_codes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FormatProducts, ::testing::ValuesIn(weight_formats()), name_of_format);
+INSTANTIATE_TEST_SUITE_P(All, CodedProducts, ::testing::ValuesIn(coded_formats()), name_of_format);
 
 }  // namespace
 }  // namespace foretoken::test

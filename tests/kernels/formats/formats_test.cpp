@@ -5,14 +5,16 @@
 namespace foretoken::test {
 namespace {
 
+class CodedFormats : public Formats {};
+
 TEST_P(Formats, are_found_by_their_names) {
   EXPECT_EQ(find_format(format.name()), &format);
   EXPECT_EQ(find_format(format.name() + "x"), nullptr);
-  EXPECT_EQ(format.numbers().size(), std::size_t(1) << format.bits());
+  EXPECT_EQ(format.numbers().size(), format.coding() == Coding::sparse ? 0 : std::size_t(1) << format.bits());
 }
 
 // Before its rounding to bf16, no other code of the group is nearer than the chosen one.
-TEST_P(Formats, round_to_the_nearest_number) {
+TEST_P(CodedFormats, round_to_the_nearest_number) {
   const Weight w = quantize(Weight::dense(weights(256, 7)), format);
   const Tensor t = weights(256, 7);
   for (int o = 0; o < 9; ++o) {
@@ -63,7 +65,7 @@ TEST_P(Formats, do_not_hide_what_is_no_number) {
 }
 
 // A scale that several outputs share is no number where one of them has none, whichever it is.
-TEST_P(Formats, do_not_hide_what_is_no_number_in_any_row_of_a_block) {
+TEST_P(CodedFormats, do_not_hide_what_is_no_number_in_any_row_of_a_block) {
   const Block block = format.block(130, 128);
   for (const int row : {0, 1, 64, 127, 128, 129}) {
     const Tensor t = random_tensor({130, 128}, 10);
@@ -93,7 +95,7 @@ TEST_P(Formats, groups_that_do_not_divide_are_refused) {
 }
 
 // A scale of several outputs is that of the greatest among them.
-TEST_P(Formats, blocks_share_their_scale) {
+TEST_P(CodedFormats, blocks_share_their_scale) {
   const Weight w = quantize(Weight::dense(random_tensor({200, 256}, 5)), format);
   const Block block = format.block(200, 256);
   for (std::int64_t o = 0; o < 200; ++o)
@@ -124,6 +126,7 @@ TEST_P(Formats, stack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Formats, ::testing::ValuesIn(weight_formats()), name_of_format);
+INSTANTIATE_TEST_SUITE_P(All, CodedFormats, ::testing::ValuesIn(coded_formats()), name_of_format);
 
 }  // namespace
 }  // namespace foretoken::test

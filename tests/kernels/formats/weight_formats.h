@@ -68,6 +68,13 @@ inline Weight stored_weight(const WeightFormat& format, const Shape& shape, int 
   return w;
 }
 
+// Those with codes and scales: all but 2:4.
+inline std::vector<const WeightFormat*> coded_formats() {
+  std::vector<const WeightFormat*> all = weight_formats();
+  std::erase(all, &formats::sparse24());
+  return all;
+}
+
 class Formats : public ::testing::TestWithParam<const WeightFormat*> {
  protected:
   const WeightFormat& format = *GetParam();

@@ -58,7 +58,7 @@ template <class T> __global__ void __launch_bounds__(kBoundThreads) bound_kernel
 // ---- scores ----
 
 constexpr int kScoreThreads = 128, kLanesEach = 8, kQueriesAtOnce = 4, kPagesEach = 2, kMostHead = 512;
-constexpr int kPagesOfBlock = kScoreThreads / kLanesEach * kPagesEach;
+constexpr int kPagesOfTile = kScoreThreads / kLanesEach * kPagesEach, kTiles = 4;
 
 struct SelectWork {
   AttentionWork of;
@@ -93,13 +93,18 @@ __device__ inline void eight_of(const Bf16* from, int i, int size, bool aligned,
 struct SplitQueries {
   float above[kQueriesAtOnce][kMostHead], below[kQueriesAtOnce][kMostHead];
 
+  // The first fours of each eight numbers before the second ones, so that eight lanes read from all banks.
+  __device__ static int place(int i) { return i % 8 / 4 * (kMostHead / 2) + i / 8 * 4 + i % 4; }
+
   __device__ void load(const AttentionWork& w, int row, int head, int first, int queries) {
-    for (int n = int(threadIdx.x); n < kQueriesAtOnce * kMostHead; n += kScoreThreads) {
-      const int k = n / kMostHead, i = n % kMostHead, query = first + k;
-      const bool some = i < w.head_size && query < queries;
-      const float x =
-          some ? load_q(w, row + query / w.group, (head * w.group + query % w.group) * w.head_size + i) : 0.0f;
-      above[k][i] = fmaxf(x, 0.0f), below[k][i] = fminf(x, 0.0f);
+#pragma unroll
+    for (int k = 0; k < kQueriesAtOnce; ++k) {
+      const int query = first + k, of_row = row + query / w.group,
+                begin = (head * w.group + query % w.group) * w.head_size;
+      for (int i = int(threadIdx.x); i < kMostHead && i < (w.head_size + 7) / 8 * 8; i += kScoreThreads) {
+        const float x = i < w.head_size && query < queries ? load_q(w, of_row, begin + i) : 0.0f;
+        above[k][place(i)] = fmaxf(x, 0.0f), below[k][place(i)] = fminf(x, 0.0f);
+      }
     }
   }
 };
@@ -111,8 +116,8 @@ __device__ inline void add_products(const SplitQueries& q, int i, const float (&
   for (int k = 0; k < kQueriesAtOnce; ++k) {
 #pragma unroll
     for (int four = 0; four < 8; four += 4) {
-      const float4 a = *reinterpret_cast<const float4*>(&q.above[k][i + four]),
-                   b = *reinterpret_cast<const float4*>(&q.below[k][i + four]);
+      const float4 a = *reinterpret_cast<const float4*>(&q.above[k][SplitQueries::place(i + four)]),
+                   b = *reinterpret_cast<const float4*>(&q.below[k][SplitQueries::place(i + four)]);
       sums[k] = __fmaf_rn(a.x, high[four], __fmaf_rn(b.x, low[four], sums[k]));
       sums[k] = __fmaf_rn(a.y, high[four + 1], __fmaf_rn(b.y, low[four + 1], sums[k]));
       sums[k] = __fmaf_rn(a.z, high[four + 2], __fmaf_rn(b.z, low[four + 2], sums[k]));
@@ -121,56 +126,76 @@ __device__ inline void add_products(const SplitQueries& q, int i, const float (&
   }
 }
 
-// Block (candidates, kv head, table).
+// The pages of one group of lanes: their bounds of one kv head.
+template <class T> struct ScoredPages {
+  const T* of[kPagesEach];
+  __device__ ScoredPages(const SelectWork& work, int table, int head, int at, int count) {
+#pragma unroll
+    for (int p = 0; p < kPagesEach; ++p) {
+      const int page = work.candidates[std::int64_t(table) * work.width + min(at + p, count - 1)];
+      of[p] =
+          reinterpret_cast<const T*>(work.of.pool + page * work.of.page_bytes + work.bounds) + head * work.of.head_size;
+    }
+  }
+  // The scores of four queries, in every lane of the group.
+  __device__ void add(const SelectWork& work, const SplitQueries& q, int lane,
+                      float (&sums)[kPagesEach][kQueriesAtOnce]) const {
+    const int size = work.of.head_size, greatest = work.of.kv_heads * size;
+    for (int i = lane * 8; i < size; i += kLanesEach * 8) {
+#pragma unroll
+      for (int p = 0; p < kPagesEach; ++p) {
+        float low[8], high[8];
+        eight_of(of[p], i, size, work.aligned, low), eight_of(of[p] + greatest, i, size, work.aligned, high);
+        add_products(q, i, low, high, sums[p]);
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < kPagesEach; ++p)
+#pragma unroll
+      for (int k = 0; k < kQueriesAtOnce; ++k)
+        for (int x = 1; x < kLanesEach; x *= 2) sums[p][k] += __shfl_xor_sync(~0u, sums[p][k], x);
+  }
+};
+
+// Block (kTiles tiles of candidates, kv head, table): queries are split once for all tiles.
 template <class T> __global__ void __launch_bounds__(kScoreThreads)
     score_pages(const __grid_constant__ SelectWork work) {
   __shared__ __align__(16) SplitQueries shared;
   static_assert(sizeof shared == kScoreBytes);
   const AttentionWork& w = work.of;
   const int head = int(blockIdx.y), table = int(blockIdx.z), lane = int(threadIdx.x) % kLanesEach,
-            at = int(blockIdx.x) * kPagesOfBlock + int(threadIdx.x) / kLanesEach * kPagesEach;
+            begin = int(blockIdx.x) * kTiles * kPagesOfTile;
   let_next_kernel_start();
   wait_for_previous_kernels();
   const int count = work.counts[table];
-  if (int(blockIdx.x) * kPagesOfBlock >= count || work.chosen[table] == count) return;
+  if (begin >= count || work.chosen[table] == count) return;
   const int row = w.begins[table], queries = (w.begins[table + 1] - row) * w.group;
-  const T* of_page[kPagesEach];
+  float most[kTiles][kPagesEach];
 #pragma unroll
-  for (int p = 0; p < kPagesEach; ++p) {
-    const int page = work.candidates[std::int64_t(table) * work.width + min(at + p, count - 1)];
-    of_page[p] = reinterpret_cast<const T*>(w.pool + page * w.page_bytes + work.bounds) + head * w.head_size;
-  }
-  const int greatest = w.kv_heads * w.head_size;
-  float most[kPagesEach];
-#pragma unroll
-  for (int p = 0; p < kPagesEach; ++p) most[p] = kUnseen;
+  for (int i = 0; i < kTiles * kPagesEach; ++i) most[i / kPagesEach][i % kPagesEach] = kUnseen;
+  const auto place = [&](int tile) { return begin + tile * kPagesOfTile + int(threadIdx.x) / kLanesEach * kPagesEach; };
   for (int first = 0; first < queries; first += kQueriesAtOnce) {
     __syncthreads();
     shared.load(w, row, head, first, queries);
     __syncthreads();
-    float sums[kPagesEach][kQueriesAtOnce] = {};
-    for (int i = lane * 8; i < w.head_size; i += kLanesEach * 8) {
 #pragma unroll
-      for (int p = 0; p < kPagesEach; ++p) {
-        float low[8], high[8];
-        eight_of(of_page[p], i, w.head_size, work.aligned, low);
-        eight_of(of_page[p] + greatest, i, w.head_size, work.aligned, high);
-        add_products(shared, i, low, high, sums[p]);
+    for (int tile = 0; tile < kTiles; ++tile) {
+      if (begin + tile * kPagesOfTile >= count) break;
+      float sums[kPagesEach][kQueriesAtOnce] = {};
+      ScoredPages<T>(work, table, head, place(tile), count).add(work, shared, lane, sums);
+#pragma unroll
+      for (int i = 0; i < kPagesEach * kQueriesAtOnce; ++i) {
+        const int p = i / kQueriesAtOnce, k = i % kQueriesAtOnce;
+        if (first + k < queries) most[tile][p] = fmaxf(most[tile][p], sums[p][k]);
       }
     }
-#pragma unroll
-    for (int p = 0; p < kPagesEach; ++p)
-#pragma unroll
-      for (int k = 0; k < kQueriesAtOnce; ++k) {
-        float sum = sums[p][k];
-        for (int x = 1; x < kLanesEach; x *= 2) sum += __shfl_xor_sync(~0u, sum, x);
-        if (first + k < queries) most[p] = fmaxf(most[p], sum);
-      }
   }
 #pragma unroll
-  for (int p = 0; p < kPagesEach; ++p)
-    if (lane == 0 && at + p < count)
-      work.scores[(std::int64_t(table) * w.kv_heads + head) * work.width + at + p] = most[p];
+  for (int i = 0; i < kTiles * kPagesEach; ++i) {
+    const int at = place(i / kPagesEach) + i % kPagesEach;
+    if (lane == 0 && at < count)
+      work.scores[(std::int64_t(table) * w.kv_heads + head) * work.width + at] = most[i / kPagesEach][i % kPagesEach];
+  }
 }
 
 // ---- selection ----
@@ -328,7 +353,7 @@ Tensor CudaBackend::select_pages(const Tensor& q, const KvLayer& kv, const Layou
   work.scores = scores.data<float>(), work.tables = tables.data<std::int32_t>();
   with_type("select_pages", bounds_type(kv.dtype), [&](auto* type) {
     launch_kernel("select_pages", stream_,
-                  {dim3(blocks_for(s.width, kPagesOfBlock), unsigned(kv.kv_heads), unsigned(layout.sequences)),
+                  {dim3(blocks_for(s.width, kTiles * kPagesOfTile), unsigned(kv.kv_heads), unsigned(layout.sequences)),
                    kScoreThreads, 0, 1, dependent_launch()},
                   score_pages<std::remove_pointer_t<decltype(type)>>, work);
   });

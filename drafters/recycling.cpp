@@ -7,7 +7,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -42,17 +41,6 @@ class Adjacency {
   int ranks_;
   std::vector<int> rows_;  // by token, up to the greatest that was fed; -1: none
   std::vector<Token> best_;
-};
-
-struct SharedAdjacency {
-  explicit SharedAdjacency(int ranks) : adjacency(ranks) {}
-  template <class F> auto with(const F& f) {
-    const std::lock_guard lock(mutex);
-    return f(adjacency);
-  }
-
-  std::mutex mutex;
-  Adjacency adjacency;
 };
 
 // A tree of a shape, or of the paths of the greatest product of weights: the token of rank r is taken to be right
@@ -99,31 +87,21 @@ class Order {
 
 class Recycling : public Drafter {
  public:
-  // `shared`: null where each request has its own. `kept`: it outlives the engine.
-  Recycling(Backend& backend, int ranks, nlohmann::json shape, std::shared_ptr<SharedAdjacency> shared, bool kept)
-      : backend_(backend), ranks_(ranks), shape_(std::move(shape)), shared_(std::move(shared)), kept_(kept) {
-    if (shared_) began_ = shared_->with([](Adjacency& a) { return a.size(); });
-  }
+  // `shared`: whether requests have one; else each has its own.
+  Recycling(Backend& backend, int ranks, nlohmann::json shape, bool shared)
+      : backend_(backend), ranks_(ranks), shape_(std::move(shape)), all_(ranks), shared_(shared) {}
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
-    const auto grow_all = [&](const auto& of) {
-      for (std::size_t i = 0; i < trees.size(); ++i) grow(trees[i], requests[i], of(*requests[i].sequence));
-    };
-    if (shared_)
-      shared_->with([&](Adjacency& all) { grow_all([&](const Sequence&) -> Adjacency& { return all; }); });
-    else
-      grow_all([&](const Sequence& s) -> Adjacency& { return own(s); });
+    for (std::size_t i = 0; i < trees.size(); ++i) grow(trees[i], requests[i], of(*requests[i].sequence));
     return trees;
   }
 
   void observe(std::span<const Outcome> outcomes) override {
     for (const Outcome& o : outcomes) {
-      const auto learn = [&](Adjacency& to) {
-        for (int n = 0; n < o.tree->nodes; ++n)
-          if (const Token token = *o.tree->known.row<Token>(n); token >= 0) to.set(token, o.ranks.row<Token>(n));
-      };
-      shared_ ? shared_->with(learn) : learn(own(*o.sequence));
+      Adjacency& to = of(*o.sequence);
+      for (int n = 0; n < o.tree->nodes; ++n)
+        if (const Token token = *o.tree->known.row<Token>(n); token >= 0) to.set(token, o.ranks.row<Token>(n));
     }
   }
 
@@ -131,27 +109,12 @@ class Recycling : public Drafter {
     if (!sequence.running()) own_.erase(sequence.id);  // it takes no pages
   }
 
-  std::string notice() const override {
-    std::string text;
-    if (began_ > 0) text = "began with the successors of " + std::to_string(began_) + " tokens from earlier engines";
-    if (withheld_ > 0)
-      text += (text.empty() ? "" : ", and ") + ("drafted nothing in " + std::to_string(withheld_)) +
-              " rounds of sampled requests, whose draws it may have met in an earlier engine; leave out 'keep' there";
-    return text.empty() ? text : "the drafter 'recycling' " + text;
-  }
-
  private:
-  Adjacency& own(const Sequence& s) { return own_.try_emplace(s.id, ranks_).first->second; }
+  Adjacency& of(const Sequence& s) { return shared_ ? all_ : own_.try_emplace(s.id, ranks_).first->second; }
 
   void grow(DraftTree& tree, const DraftRequest& request, const Adjacency& adjacency) {
     const Budget& budget = request.budget;
     if (!budget.drafts()) return;
-    // An engine that served this request before had the same draws, and what was fed then followed from them: guesses
-    // from it would be judged by the draws that made them.
-    if (kept_ && request.sequence->sampling.temperature > 0) {
-      ++withheld_;
-      return;
-    }
     const auto& order = orders_.try_emplace(budget.depth, shape_, ranks_, budget.depth).first->second.nodes();
     placed_.resize(std::max(placed_.size(), order.size()));
     placed_[0] = {0, adjacency.behind(request.sequence->last())};
@@ -166,10 +129,8 @@ class Recycling : public Drafter {
   int ranks_;
   nlohmann::json shape_;
   std::map<int, Order> orders_;  // by the depth of the budget
-  std::shared_ptr<SharedAdjacency> shared_;
-  bool kept_;
-  std::size_t began_ = 0;      // rows that the shared one had
-  std::int64_t withheld_ = 0;  // rounds of sampled requests under `kept_`
+  Adjacency all_;
+  bool shared_;
   std::unordered_map<SequenceId, Adjacency> own_;
   struct Placed {
     int node = 0;
@@ -196,23 +157,16 @@ Entry<Drafter> recycling() {
       {{"k", "integer", 8, "tokens that are remembered behind each token, 1 to 16", false, 1, kMostRanks},
        {"index", "string", "shared", "who remembers them: request (each its own) or shared (all of the engine)"},
        {"shape", "list or name", nullptr,
-        "of the tree, as draft_tree has it; recycling_80 is the paper's; null: grown under the budget by rank", true},
-       {"keep", "boolean", false,
-        "whether what is remembered outlives the engine: later runs of a sweep that keep it, too, begin with it; "
-        "sampled "
-        "requests then draft nothing"}},
+        "of the tree, as draft_tree has it; recycling_80 is the paper's; null: grown under the budget by rank", true}},
       [](const nlohmann::json& o, Host& host) {
         const int ranks = o.at("k").get<int>();
         expect_ranks(o.at("shape"), ranks);
-        auto shared = shared_index<SharedAdjacency>(o, "recycling", std::to_string(ranks) + " successors of each token",
-                                                    host, [&] { return std::make_shared<SharedAdjacency>(ranks); });
-        return std::make_unique<Recycling>(host.backend(), ranks, o.at("shape"), std::move(shared),
-                                           o.at("keep").get<bool>());
+        return std::make_unique<Recycling>(host.backend(), ranks, o.at("shape"), shares_index(o, "recycling"));
       },
       [](const nlohmann::json& o, const ModelInfo&) {
         return Needs{.proposes = {Drawn::certain}, .learns = true, .ranks = o.at("k").get<int>(), .any_tree = true};
       },
-      {{{"k", 3}, {"index", "request"}}, {{"k", 2}, {"shape", {2, 2, 1}}}, {{"keep", true}}}};
+      {{{"k", 3}, {"index", "request"}}, {{"k", 2}, {"shape", {2, 2, 1}}}}};
 }
 
 }  // namespace foretoken

@@ -3,7 +3,7 @@
 // probable tree of guesses is made, and the one that promises more accepted tokens is proposed. It has no model and
 // draws nothing: every guess is certain. A token of a request costs one suffix in its own tree when it is new, and one
 // in the shared tree when the request has ended. No draw must judge a guess that it made itself: a sampled request gets
-// none from the shared tree while an output of its seed and stream is there, as of an earlier engine of a sweep.
+// none from the shared tree while an output of its seed and stream is there, of a request that came before.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -14,7 +14,6 @@
 #include "drafters/likely_paths.h"
 #include "drafters/shared_index.h"
 #include "drafters/shared_outputs.h"
-#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -62,12 +61,8 @@ std::optional<SharedOutputs::Source> source_of(const Sequence& s) {
 class Suffix : public Drafter {
  public:
   // `shared`: null where the own tokens are all that is known.
-  Suffix(Backend& backend, int longest, const PathLimits& limits, std::shared_ptr<SharedOutputs> shared, bool learns)
-      : backend_(backend), longest_(longest), limits_(limits), shared_(std::move(shared)), learns_(learns) {
-    if (!shared_) return;
-    const SharedOutputs::Books books = shared_->books();
-    began_ = books.tokens, evicted_before_ = books.evicted;
-  }
+  Suffix(Backend& backend, int longest, const PathLimits& limits, std::unique_ptr<SharedOutputs> shared)
+      : backend_(backend), longest_(longest), limits_(limits), shared_(std::move(shared)) {}
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
@@ -93,21 +88,17 @@ class Suffix : public Drafter {
   void forget(const Sequence& sequence) override {
     if (sequence.running()) return;  // what is kept takes no pages
     own_.erase(sequence.id);
-    if (shared_ && learns_ && sequence.finish != Finish::failed)
+    if (shared_ && sequence.finish != Finish::failed)
       shared_->add(std::span(sequence.tokens).subspan(std::size_t(sequence.prompt_length)), source_of(sequence));
   }
 
   std::string notice() const override {
     if (!shared_) return {};
-    const SharedOutputs::Books books = shared_->books();
     std::string text;
-    if (began_ > 0) text = "began with " + std::to_string(began_) + " tokens of outputs of earlier engines";
-    if (!learns_ && books.outputs == 0)
-      text = "read an index without outputs and adds none; let a run that learns and keeps its index go before";
     if (withheld_ > 0)
-      text += (text.empty() ? "" : ", and ") + ("used no past outputs in " + std::to_string(withheld_)) +
-              " rounds of sampled requests, since its index had outputs of the same seed and stream";
-    if (const std::int64_t evicted = books.evicted - evicted_before_; evicted > 0)
+      text = "used no past outputs in " + std::to_string(withheld_) +
+             " rounds of sampled requests, since its index had outputs of the same seed and stream";
+    if (const std::int64_t evicted = shared_->books().evicted; evicted > 0)
       text += (text.empty() ? "" : ", and ") + ("evicted " + std::to_string(evicted)) +
               " tokens of the oldest outputs, since its index was full; raise 'tokens' to keep more";
     return text.empty() ? text : "the drafter 'suffix' " + text;
@@ -130,20 +121,11 @@ class Suffix : public Drafter {
   Backend& backend_;
   int longest_;
   PathLimits limits_;
-  std::shared_ptr<SharedOutputs> shared_;
-  bool learns_;
-  std::int64_t began_ = 0, evicted_before_ = 0;  // tokens that the shared index had, and had evicted
-  std::int64_t withheld_ = 0;                    // rounds of requests to whose draws it owed outputs
+  std::unique_ptr<SharedOutputs> shared_;
+  std::int64_t withheld_ = 0;  // rounds of requests to whose draws it owed outputs
   std::unordered_map<SequenceId, OwnText> own_;
   std::vector<Guesses> guesses_;
 };
-
-void expect_options(const nlohmann::json& o) {
-  if (!o.at("keep").get<bool>() && !o.at("learn").get<bool>())
-    throw Error(
-        "drafter 'suffix' would read an index to which nothing is added; leave out 'learn', or set 'keep' to "
-        "read what other engines learned");
-}
 
 }  // namespace
 
@@ -157,26 +139,19 @@ Entry<Drafter> suffix() {
        {"factor", "number", 1, "the most guesses for each token of the match, above 0", false, 0.01, kMaxNodes},
        {"least", "number", 0.1, "the least probability of a guess by frequencies, 0 to 1", false, 0, 1},
        {"tokens", "integer", 500000,
-        "past outputs in the shared index, tokens of about 150 bytes; the oldest outputs are evicted", false, 1, 1e9},
-       {"keep", "boolean", false,
-        "whether the shared index outlives the engine: later runs of a sweep that keep it, too, begin with it"},
-       {"learn", "boolean", true, "whether outputs of this engine are added to the shared index"}},
+        "past outputs in the shared index, tokens of about 150 bytes; the oldest outputs are evicted", false, 1, 1e9}},
       [](const nlohmann::json& o, Host& host) {
-        expect_options(o);
-        const auto tokens = o.at("tokens").get<std::int64_t>();
-        auto shared =
-            shared_index<SharedOutputs>(o, "suffix", "at most " + std::to_string(tokens) + " tokens of outputs", host,
-                                        [&] { return std::make_shared<SharedOutputs>(kPatternDepth, tokens); });
+        auto shared = shares_index(o, "suffix")
+                          ? std::make_unique<SharedOutputs>(kPatternDepth, o.at("tokens").get<std::int64_t>())
+                          : nullptr;
         return std::make_unique<Suffix>(host.backend(), o.at("longest").get<int>(),
                                         PathLimits{o.at("factor").get<double>(), o.at("least").get<double>()},
-                                        std::move(shared), o.at("learn").get<bool>());
+                                        std::move(shared));
       },
       [](const nlohmann::json& o, const ModelInfo&) {
         return Needs{.proposes = {Drawn::certain}, .learns = shares_index(o, "suffix"), .confidence = true};
       },
-      {{{"index", "request"}, {"longest", 4}, {"factor", 4}, {"least", 0}},
-       {{"tokens", 40}, {"factor", 2}},
-       {{"keep", true}, {"learn", false}}}};
+      {{{"index", "request"}, {"longest", 4}, {"factor", 4}, {"least", 0}}, {{"tokens", 40}, {"factor", 2}}}};
 }
 
 }  // namespace foretoken

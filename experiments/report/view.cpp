@@ -110,6 +110,8 @@ std::string starts_note(const std::vector<Summary>& cells) {
     found +=
         " Warm: what learns had served the same requests once, with other draws, which is about the most that it can "
         "know of them: at temperature 0 it had seen the very outputs.";
+  if (starts.contains("others"))
+    found += " Others: what learns had served other prompts, and no prompt was served twice.";
   return found;
 }
 

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
 #include "experiments/report/load.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
@@ -15,7 +17,6 @@
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/kept.h"
-#include "experiments/sweep/learning.h"
 #include "experiments/sweep/nothing_recorded.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/tracing.h"
@@ -55,7 +56,8 @@ class Alternation {
         beside_(beside),
         progress_(progress),
         shared_(shared),
-        jobs_(prepared.jobs) {}
+        jobs_(prepared.jobs),
+        before_(prepared.before) {}
 
   // Every alternation, since other runs may have been measured since the last one, and their models and recorded
   // forwards have taken the place of this run's. Memory that grows moves, and forwards that were recorded before do not
@@ -105,12 +107,12 @@ class Alternation {
     progress_((turn + part) / 2);
   }
 
-  // What a warm measurement begins with: the requests with other draws, in a closed loop. Their prompts are read anew
-  // afterwards, as the baseline reads them.
+  // What a warm measurement begins with, in a closed loop. Prompts are read anew afterwards, as the baseline reads
+  // them.
   json serve_before(Engine& engine, const std::function<void(double)>& progress) {
     const auto begin = Clock::now();
-    const Measured served = measure(engine, jobs_before(jobs_), run_["engine"]["batch"].get<int>(),
-                                    [&](double part) { progress(part / 2); });
+    const Measured served =
+        measure(engine, before_, run_["engine"]["batch"].get<int>(), [&](double part) { progress(part / 2); });
     engine.forget_prefixes();
     expect_some(served.measure, Side::speculative);
     before_seconds_ = seconds_since(begin);
@@ -121,7 +123,7 @@ class Alternation {
   // All requests of a side; none of their forwards is recorded where all `were_met`.
   Measured serve(Side side, bool were_met, const std::function<void(double)>& progress) {
     const auto engine = bench_.engine(run_, side, beside_);
-    const bool warm = side == Side::speculative && is_warm(run_);
+    const bool warm = side == Side::speculative && !before_.empty();
     const json before = warm ? serve_before(*engine, progress) : json();
     const NothingRecorded settled(bench_.backend(run_["engine"]), were_met);
     Measured found = measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_),
@@ -137,6 +139,8 @@ class Alternation {
         measure_kept([&] { return serve(side, run_["measure"]["warmup"], [&](double part) { tell(turn, part); }); },
                      [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
     unmeasured_seconds_ += before_seconds_;  // of what is kept; what was thrown away is counted whole
+    if (taken.measured.measure.contains("notice"))
+      spdlog::warn("{}", taken.measured.measure["notice"].get<std::string>());
     if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
     json outputs = outputs_of(taken.measured);
     return {{"measure", std::move(taken.measured.measure)},
@@ -160,7 +164,7 @@ class Alternation {
   const std::filesystem::path& beside_;
   const std::function<void(double)>& progress_;
   Baselines* shared_;
-  const std::vector<Job>& jobs_;
+  const std::vector<Job>&jobs_, &before_;
   double before_seconds_ = 0;      // that the last measurement of a side served before it began
   double unmeasured_seconds_ = 0;  // of what was thrown away, and served before warm measurements
 };

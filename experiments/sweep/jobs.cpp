@@ -1,7 +1,9 @@
 #include "experiments/sweep/jobs.h"
 
 #include <algorithm>
+#include <map>
 
+#include "experiments/sweep/learning.h"
 #include "experiments/sweep/workload.h"
 #include "kernels/error.h"
 
@@ -80,6 +82,24 @@ class Serving {
   std::vector<Job> jobs_;
 };
 
+std::vector<Job> with_other_draws(std::vector<Job> jobs) {
+  for (Job& job : jobs) job.request.stream |= stream_of(0, 0, kMostTurns);
+  return jobs;
+}
+
+// The lines of a file may be equal.
+void expect_no_prompt_twice(const std::vector<Job>& before, const std::vector<Job>& jobs) {
+  std::map<std::vector<Token>, int> numbers;
+  for (const auto* list : {&before, &jobs})
+    for (const Job& job : *list) {
+      if (job.after >= 0) continue;
+      if (const auto [known, fresh] = numbers.try_emplace(job.request.prompt, job.prompt); !fresh)
+        throw Error("the prompts " + std::to_string(known->second + 1) + " and " + std::to_string(job.prompt + 1) +
+                    " of the workload are equal, but with \"others\" of '/workload/start' no prompt is served twice; " +
+                    "take one of them out of the file");
+    }
+}
+
 }  // namespace
 
 std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesystem::path& beside) {
@@ -96,9 +116,17 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   return serving.take();
 }
 
-std::vector<Job> jobs_before(std::vector<Job> jobs) {
-  for (Job& job : jobs) job.request.stream |= stream_of(0, 0, kMostTurns);
-  return jobs;
+std::vector<Job> jobs_before(const json& run, const std::vector<Job>& jobs, Workbench& bench,
+                             const std::filesystem::path& beside) {
+  if (!is_warm(run)) return {};
+  if (!knows_others(run)) return with_other_draws(jobs);
+  const json& w = run["workload"];
+  Serving serving(run, bench, beside);
+  for (const Prompt& p : choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["skip"]))
+    serving.add(p, 0, 0, serving.size());
+  std::vector<Job> before = serving.take();
+  expect_no_prompt_twice(before, jobs);
+  return before;
 }
 
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch) {

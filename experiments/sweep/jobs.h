@@ -20,9 +20,12 @@ constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are 
 // once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);
 
-// The same requests with other draws: what a run serves before its warm measurement, so that what learns has seen its
-// prompts, and answers to them, but not the draws of the measurement.
-std::vector<Job> jobs_before(std::vector<Job> jobs);
+// What a run serves before it is measured with `jobs`, by the state that it is measured from. Warm: the same requests
+// with other draws, so that what learns has seen its prompts, and answers to them, but not the draws of the
+// measurement. Others: the prompts that /workload/skip leaves out, once; two equal prompts among these and `jobs` are
+// an Error. Else nothing.
+std::vector<Job> jobs_before(const nlohmann::json& run, const std::vector<Job>& jobs, Workbench& bench,
+                             const std::filesystem::path& beside);
 
 // The warm-up requests, served before a run is measured: its first ones (of conversations the first turns), two for
 // each place, shortened. They end one after another and others start, so every batch size (above 16: sizes close

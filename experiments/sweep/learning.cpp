@@ -17,6 +17,17 @@ std::string nothing_learns(const json& run) {
          " learns, so that it would change nothing; leave it out";
 }
 
+void expect_others(const json& run, const std::string& where) {
+  const std::string state = where + ": '/workload/start' is \"others\", ";
+  if (run.at("workload").at("skip") == 0)
+    throw Error(state +
+                "but '/workload/skip' leaves out no prompts that could be served before; set it to their number");
+  for (const char* key : {"/workload/repeats", "/sampling/samples"})
+    if (run.at(json::json_pointer(key)) != 1)
+      throw Error(state + "from which no prompt is served twice; leave '" + key + "' at 1, and name a file with more " +
+                  "prompts where they are too few");
+}
+
 }  // namespace
 
 std::optional<bool> learns(const json& run, const Registries& registries) {
@@ -33,6 +44,7 @@ std::string start_of(const json& run) { return run.at("workload").value("start",
 void expect_start(const json& run, const Registries& registries, const std::string& where) {
   if (start_of(run).empty()) return;
   if (learns(run, registries) == false) throw Error(where + ": " + nothing_learns(run));
+  if (knows_others(run)) expect_others(run, where);
   if (is_warm(run) && run.contains("trace"))
     throw Error(where +
                 ": a trace is recorded from the cold state; leave out '/trace', or set '/workload/start' to \"cold\"");
@@ -43,7 +55,7 @@ void expect_start(const json& run, bool learns) {
   if (learns && start.empty())
     throw Error(
         "the drafter or the policy learns, which shows only when its models are loaded; say from which state it is "
-        "measured: add the axis \"/workload/start\": [\"cold\", \"warm\"], or set one of them");
+        "measured: add the axis \"/workload/start\": [\"cold\", \"warm\"], or set one of them, or \"others\"");
   if (!learns && !start.empty()) throw Error(nothing_learns(run));
 }
 

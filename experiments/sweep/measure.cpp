@@ -74,7 +74,7 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
                  const std::function<void(double)>& after_step, const std::function<void(const StepReport&)>& watch) {
   Books books(jobs, loop, engine.target().cache());
   EngineMemory memory(engine);
-  const bool doubted = !engine.doubt().empty(), noticed = !engine.notice().empty();  // and said so
+  const bool doubted = !engine.doubt().empty();  // and said so
   const auto tell = [&] { after_step(double(books.finished()) / double(jobs.size())); };
   Submissions submissions(engine, jobs, loop, books);
   auto last = submissions.start();
@@ -107,10 +107,7 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
     found.measure["doubt"] = doubt;
     if (!doubted) spdlog::warn("{}", doubt);
   }
-  if (const std::string notice = engine.notice(); !notice.empty()) {
-    found.measure["notice"] = notice;
-    if (!noticed) spdlog::warn("{}", notice);
-  }
+  if (const std::string notice = engine.notice(); !notice.empty()) found.measure["notice"] = notice;
   return found;
 }
 

@@ -3,7 +3,8 @@
 // latencies count, and time in which nothing runs is idle. The turns of a conversation follow one another; those
 // for which the model's context has no room are left out, and named: {"left_out": {"context": TOKENS, "turns": [{"job",
 // "prompt", "turn"}]}}. Two windows are measured: end to end, and steady, while all places are taken, from when the
-// first requests have all emitted.
+// first requests have all emitted. What the drafter has to say (Drafter::notice) stands under "notice"; the caller
+// tells the user, who is not to hear of every warm-up.
 #pragma once
 #include <functional>
 #include <string>

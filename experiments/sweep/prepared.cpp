@@ -1,5 +1,7 @@
 #include "experiments/sweep/prepared.h"
 
+#include <utility>
+
 #include "experiments/sweep/learning.h"
 
 namespace foretoken {
@@ -21,7 +23,9 @@ Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& 
   const auto engine = bench.engine(document, Side::speculative, beside);
   const ModelInfo& target = engine->target().info();
   expect_start(document, engine->learns());
-  return {jobs_of(document, bench, beside),
+  std::vector<Job> jobs = jobs_of(document, bench, beside), before = jobs_before(document, jobs, bench, beside);
+  return {std::move(jobs),
+          std::move(before),
           {{"promise", engine->soundness().promise},
            {"target", {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}}},
            {"compared", comparable(document, engine->soundness())},

@@ -12,7 +12,7 @@
 namespace foretoken {
 
 struct Prepared {
-  std::vector<Job> jobs;
+  std::vector<Job> jobs, before;  // `before`: served before speculation is measured with `jobs`
   nlohmann::json engine;  // what it says of itself: {"promise", "target", "compared" (outputs, with the baseline's),
                           // "learns"}
 };

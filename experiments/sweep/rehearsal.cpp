@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -140,7 +141,9 @@ class Rehearsal {
     const EngineOptions options = options_of(run, 1);
     std::vector<std::pair<std::string, Refused>> reasons;
     std::map<int, bool> prompts;  // whether each is refused
-    for (const Job& job : jobs_of(run, bench_, beside_)) {
+    std::vector<Job> jobs = jobs_of(run, bench_, beside_);
+    std::ranges::move(jobs_before(run, jobs, bench_, beside_), std::back_inserter(jobs));
+    for (const Job& job : jobs) {
       check_interrupt();
       if (job.after >= 0 || !prompts.try_emplace(job.prompt, false).second) continue;
       const std::string why = failure_of([&] { expect_servable(job.request, info, options, pool); });

@@ -177,9 +177,10 @@ std::vector<RunKey> keys_of_workload() {
       added_choice(
           "/workload/start",
           "what a drafter or policy that learns has seen when a measurement begins; cold: what its files hold; "
-          "warm: it has also served the same requests once, with other draws; null: each, as two runs, where "
-          "one learns",
-          {"cold", "warm"}),
+          "warm: it has also served the same requests once, with other draws; others: it has also served the prompts "
+          "that /workload/skip leaves out, and no prompt is served twice; null: cold and warm, as two runs, where one "
+          "learns",
+          {"cold", "warm", "others"}),
       choice("/workload/lengths",
              "drawn: every request generates between half of max_new_tokens and all of them, as its prompt and repeat "
              "have it, so that requests do not end all at once; equal: all of them",

@@ -1,6 +1,7 @@
 // Objects that components share between engines: heads, datastores and others that are expensive to make and the same
-// for every engine of a sweep. Engines of several threads may share them; an object that changes locks itself. This
-// module must not know what the objects are.
+// for every engine of a sweep. Engines of several threads may share them; an object that changes locks itself. What is
+// learned from requests does not belong here: a measurement would begin with what others left. This module must not
+// know what the objects are.
 #pragma once
 #include <functional>
 #include <map>

@@ -21,11 +21,11 @@ inline std::ostream& operator<<(std::ostream& out, const GuessedNode& n) { retur
 
 class LookupByHand {
  public:
-  explicit LookupByHand(const json& options, std::shared_ptr<Kept> kept = {})
-      : host_(backend_, pool_, info_, {}, false, {.registries = &known(), .kept = std::move(kept)}),
+  explicit LookupByHand(const json& options)
+      : host_(backend_, pool_, info_, {}, false, {.registries = &known()}),
         drafter_(known().drafters.make(options, host_)) {}
 
-  // What is kept is kept by device, so all have one. Memory alone is asked of it, in several threads too.
+  // Memory alone is asked of it.
   static Backend& device() {
     static const std::unique_ptr<Backend> kDevice = make_reference_backend();
     return *kDevice;

@@ -1,5 +1,4 @@
 // recycling: what it remembers of the target's ranks, and the trees it makes of it, by hand.
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -12,8 +11,7 @@ using Text = std::vector<Token>;
 
 class RecyclingByHand : public LookupByHand {
  public:
-  explicit RecyclingByHand(json options, std::shared_ptr<Kept> kept = {})
-      : LookupByHand(named(options), std::move(kept)), ranks_(options.value("k", 8)) {}
+  explicit RecyclingByHand(json options) : LookupByHand(named(options)), ranks_(options.value("k", 8)) {}
 
   // A tree with these tokens was fed, a root and its children; the target's ranks after each, -1 behind the last.
   void feed(SequenceId id, const Text& tokens, const std::vector<Text>& best) {
@@ -80,47 +78,6 @@ TEST(Recycling, EachRequestHasItsOwnWhereItIsAskedFor) {
   EXPECT_EQ(of.tree({1}, {9, 1}, 7), Nodes{});
 }
 
-TEST(Recycling, WhatIsKeptOutlivesTheEngine) {
-  const auto kept = std::make_shared<Kept>();
-  RecyclingByHand first(json{{"k", 2}, {"keep", true}}, kept);
-  EXPECT_EQ(first.notice(), "");
-  first.feed(7, {1}, {{2, 3}});
-  RecyclingByHand second(json{{"k", 2}, {"keep", true}}, kept);
-  EXPECT_EQ(second.tree({1}, {9, 1}), (Nodes{{0, 2}, {0, 3}}));
-  EXPECT_TRUE(says(second.notice(), "began with the successors of 1 tokens"));
-  EXPECT_EQ(RecyclingByHand(json{{"k", 3}, {"keep", true}}, kept).tree({1}, {9, 1}), Nodes{});
-  EXPECT_EQ(RecyclingByHand(json{{"k", 2}}, kept).tree({1}, {9, 1}), Nodes{});
-}
-
-// What was fed for other requests followed from this one's draws, where an earlier engine served it.
-TEST(Recycling, SampledRequestsDraftNothingFromWhatIsKept) {
-  for (const bool keep : {false, true}) {
-    RecyclingByHand of(json{{"k", 2}, {"keep", keep}}, std::make_shared<Kept>());
-    of.feed(7, {1}, {{2, 3}});
-    Sequence s = RecyclingByHand::sequence({1}, 9);
-    s.sampling.temperature = 1;
-    EXPECT_EQ(RecyclingByHand::nodes(of.draft(s, {9, 1})).size(), keep ? 0u : 2u);
-    EXPECT_EQ(says(of.notice(), "drafted nothing in 1 rounds of sampled requests"), keep);
-    s.sampling.temperature = 0;
-    EXPECT_EQ(RecyclingByHand::nodes(of.draft(s, {9, 1})).size(), 2u);
-  }
-}
-
-TEST(Recycling, EnginesOfSeveralThreadsMayShareIt) {
-  const auto kept = std::make_shared<Kept>();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      RecyclingByHand of(json{{"k", 2}, {"keep", true}}, kept);
-      for (Token x = 0; x < 90; ++x) {
-        of.feed(7, {x}, {{Token(x + 1), Token(t)}});
-        EXPECT_EQ(of.tree({x}, {2, 1}), (Nodes{{0, x + 1}}));
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  EXPECT_TRUE(says(RecyclingByHand(json{{"k", 2}, {"keep", true}}, kept).notice(), "successors of 90 tokens"));
-}
-
 TEST(Recycling, OptionsThatContradictOneAnotherAreRefused) {
   const auto refused = [](const json& options, const char* why) {
     return says(sentence_of([&] { RecyclingByHand of(options); }), why);
@@ -128,7 +85,6 @@ TEST(Recycling, OptionsThatContradictOneAnotherAreRefused) {
   EXPECT_TRUE(refused({{"k", 2}, {"shape", {3}}}, "has nodes of rank 2 (counted from 0), but 'k' is 2; raise 'k'"));
   EXPECT_TRUE(refused({{"k", 17}}, "1 to 16"));
   EXPECT_TRUE(refused({{"index", "requests"}}, "did you mean 'request'?"));
-  EXPECT_TRUE(refused({{"index", "request"}, {"keep", true}}, "leave out 'keep'"));
   EXPECT_TRUE(refused({{"shape", "recycling"}}, "unknown shape of a draft tree 'recycling'"));
 }
 

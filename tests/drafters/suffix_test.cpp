@@ -1,7 +1,6 @@
 // suffix: its trees of guesses by hand and beside naive counting, and what its index of past outputs keeps.
 #include <algorithm>
 #include <random>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -243,22 +242,6 @@ TEST(Suffix, AFullIndexEvictsTheOldestOutputsAndSaysSo) {
   EXPECT_EQ(of.tree({7, 8}, {9, 8}), (Nodes{{0, 9}, {1, 10}}));
 }
 
-TEST(Suffix, AKeptIndexOutlivesTheEngine) {
-  const auto kept = std::make_shared<Kept>();
-  const json keeps{{"name", "suffix"}, {"keep", true}};
-  json reads = keeps;
-  reads["learn"] = false;
-  EXPECT_TRUE(says(LookupByHand(reads, kept).notice(), "read an index without outputs"));
-  LookupByHand(keeps, kept).finish(kOutput, 0);
-  LookupByHand reader(reads, kept);
-  EXPECT_EQ(reader.tree({2, 3}, {9, 8}), (Nodes{{0, 4}, {1, 5}}));
-  EXPECT_EQ(reader.notice(), "the drafter 'suffix' began with 6 tokens of outputs of earlier engines");
-  reader.finish({7, 8, 9}, 0);
-  EXPECT_EQ(LookupByHand(keeps, kept).tree({7, 8}, {9, 8}), Nodes{});
-  EXPECT_EQ(LookupByHand({{"name", "suffix"}}, kept).tree({2, 3}, {9, 8}), Nodes{});  // it keeps none
-  EXPECT_EQ(LookupByHand({{"name", "suffix"}, {"keep", true}, {"tokens", 7}}, kept).tree({2, 3}, {9, 8}), Nodes{});
-}
-
 // Else a second run with these draws would accept, of two equally probable tokens, the one that they had chosen.
 TEST(Suffix, NoGuessFollowsFromTheDrawsThatJudgeIt) {
   LookupByHand of({{"name", "suffix"}, {"tokens", 6}});
@@ -285,35 +268,12 @@ TEST(Suffix, NoGuessFollowsFromTheDrawsThatJudgeIt) {
   EXPECT_EQ(guesses(4, 5, 1), 2);
 }
 
-TEST(Suffix, EnginesOfSeveralThreadsMayShareAKeptIndex) {
-  const auto kept = std::make_shared<Kept>();
-  std::vector<std::thread> threads;
-  for (std::uint32_t t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      LookupByHand of({{"name", "suffix"}, {"keep", true}, {"tokens", 400}}, kept);
-      std::mt19937 random(t);
-      for (int i = 0; i < 100; ++i) {
-        Text text;
-        for (int n = 0; n < 30; ++n) text.push_back(Token(random() % 3));
-        of.tree(text, {9, 4});
-        of.finish(text, 5);
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  LookupByHand of({{"name", "suffix"}, {"keep", true}, {"tokens", 400}}, kept);
-  EXPECT_EQ(of.notice(), "the drafter 'suffix' began with 400 tokens of outputs of earlier engines");
-  of.finish({1, 2}, 0);  // what others evicted is not its own
-  EXPECT_TRUE(says(of.notice(), "began with 400 tokens", "and evicted 25 tokens of the oldest outputs"));
-}
-
 TEST(Suffix, OptionsThatContradictOneAnotherAreRefused) {
   const auto refused = [](json options, const char* why) {
     options["name"] = "suffix";
     return says(sentence_of([&] { LookupByHand of(options); }), why);
   };
   EXPECT_TRUE(refused({{"index", "shard"}}, "unknown index of the drafter 'suffix', 'shard' (did you mean 'shared'?)"));
-  EXPECT_TRUE(refused({{"index", "request"}, {"keep", true}}, "choose \"index\": \"shared\""));
-  EXPECT_TRUE(refused({{"learn", false}}, "leave out 'learn', or set 'keep'"));
   EXPECT_TRUE(refused({{"tokens", 0}}, "option 'tokens' of drafter 'suffix' must be integer"));
   EXPECT_TRUE(refused({{"longest", 33}}, "1 to 32"));
   EXPECT_TRUE(refused({{"factor", 0}}, "above 0"));

@@ -37,6 +37,8 @@ TEST(Starts, AreAColumnANoteAndASentence) {
   const std::string alone = show({line_from("warm", 3)}, {"markdown", {"main"}, 118});
   EXPECT_TRUE(holds(alone, "exact ✓, warm") && holds(alone, "Warm:")) << "also where there is no other";
   EXPECT_FALSE(holds(alone, "Cold:"));
+  EXPECT_TRUE(
+      holds(show({line_from("others", 3)}, {"markdown", {"main"}, 118}), "Others: what learns had served other"));
   EXPECT_FALSE(holds(show({other}, {"markdown", {"main"}, 118}), "Warm:"));
 }
 

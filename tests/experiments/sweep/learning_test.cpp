@@ -1,9 +1,14 @@
 // Runs that learn are measured cold and warm, each named; what does not learn is measured once.
 #include "experiments/sweep/learning.h"
 
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <vector>
+
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/rounds.h"
@@ -120,7 +125,7 @@ TEST_F(RunsThatLearn, NameNoStateThatNothingBeginsFrom) {
   for (const char* start : {"cold", "warm"})
     EXPECT_TRUE(says(refusal({{"drafter", {{"name", "ngram"}}}, {"workload", {{"start", start}}}}), start, "ngram",
                      "fixed", "leave it out"));
-  EXPECT_TRUE(says(refusal({{"workload", {{"start", "hot"}}}}), "/workload/start", "cold, warm"));
+  EXPECT_TRUE(says(refusal({{"workload", {{"start", "hot"}}}}), "/workload/start", "cold, warm, others"));
   foretoken::Run unnamed = runs()[0];
   unnamed.document["workload"].erase("start");
   EXPECT_TRUE(says(measure_run(unnamed, bench, "", [](double) {}).value("error", ""), "learns",
@@ -168,7 +173,7 @@ TEST_F(RunsThatLearn, AcceptTheSameFromBothStatesWhereTheyKeepNothing) {
     EXPECT_EQ(cold["repeats"][0]["speculative"][count], warm["repeats"][0]["speculative"][count]) << count;
 }
 
-// A sentence of the drafter about what no figure shows stands in the measurement; a kept index is one that says more.
+// A sentence of the drafter about what no figure shows stands in the measurement.
 TEST_F(RunsThatLearn, HaveTheDraftersNotice) {
   const auto notices = [&](const json& options) {
     json drafter = {{"name", "suffix"}};
@@ -184,17 +189,12 @@ TEST_F(RunsThatLearn, HaveTheDraftersNotice) {
   EXPECT_EQ(notices(json::object()), json({"none", "none"}));
   for (const json& notice : notices({{"tokens", 20}}))
     EXPECT_TRUE(says(notice, "evicted", "tokens of the oldest outputs", "raise 'tokens'"));
-  const json kept = notices({{"keep", true}});
-  EXPECT_TRUE(says(kept[1], "began with", "tokens of outputs of earlier engines"));
-  bench.forget_unused();  // it was asked for since the last time
-  EXPECT_TRUE(says(notices({{"keep", true}})[0], "began with"));
-  bench.forget_unused(), bench.forget_unused();
-  EXPECT_NE(notices({{"keep", true}})[0], kept[1]);
 }
 
 TEST_F(RunsThatLearn, MeetOtherDrawsBefore) {
   json changes = {{"sampling", {{"temperature", 1}, {"samples", 2}}}, {"workload", {{"repeats", 3}, {"limit", 2}}}};
-  const std::vector<Job> jobs = jobs_of(runs(changes)[1].document, bench, ""), before = jobs_before(jobs);
+  const std::vector<Job> jobs = jobs_of(runs(changes)[1].document, bench, ""),
+                         before = jobs_before(runs(changes)[1].document, jobs, bench, "");
   ASSERT_EQ(jobs.size(), before.size());
   std::set<std::uint64_t> streams;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -203,6 +203,86 @@ TEST_F(RunsThatLearn, MeetOtherDrawsBefore) {
     EXPECT_EQ(before[i].request.limits.max_new_tokens, jobs[i].request.limits.max_new_tokens);
   }
   EXPECT_EQ(streams.size(), 2 * jobs.size());
+}
+
+// Every alternation begins with what the same prompts left, and measures others.
+TEST_F(RunsThatLearn, KnowOtherPromptsAlone) {
+  const json others{{"workload", {{"start", "others"}, {"skip", 7}, {"limit", 12}}}};
+  const json document = runs(others)[0].document;
+  const std::vector<Job> jobs = jobs_of(document, bench, ""), before = jobs_before(document, jobs, bench, "");
+  ASSERT_EQ(before.size(), 7u);
+  ASSERT_EQ(jobs.size(), 12u);
+  std::set<std::uint64_t> streams;
+  std::set<int> prompts;
+  for (const auto* list : {&before, &jobs})
+    for (const Job& job : *list) prompts.insert(job.prompt), streams.insert(job.request.stream);
+  EXPECT_EQ(prompts.size(), 19u) << "no prompt is served twice";
+  EXPECT_EQ(streams.size(), 19u) << "nor are draws met again";
+  EXPECT_TRUE(jobs_before(runs()[0].document, jobs, bench, "").empty()) << "cold";
+  const json line = measured(runs(others)[0]);
+  for (const json& repeat : line["repeats"]) {
+    EXPECT_GT(repeat["speculative"]["served_before"]["tokens"], 0);
+    EXPECT_FALSE(repeat["baseline"].contains("served_before"));
+  }
+  for (const char* count : {"rounds", "drafted", "accepted"})
+    EXPECT_EQ(line["repeats"][0]["speculative"][count], line["repeats"][1]["speculative"][count]) << count;
+}
+
+TEST_F(RunsThatLearn, RefuseToKnowOthersWhereNoneAreLeftOutOrOneComesAgain) {
+  const auto others = [](json changes) {
+    changes["workload"].update({{"start", "others"}}, true);
+    return changes;
+  };
+  EXPECT_TRUE(says(refusal(others(json::object())), "\"others\"", "'/workload/skip' leaves out no prompts"));
+  EXPECT_TRUE(
+      says(refusal(others({{"workload", {{"skip", 2}, {"repeats", 2}}}})), "served twice", "/workload/repeats"));
+  EXPECT_TRUE(says(refusal(others({{"workload", {{"skip", 2}}}, {"sampling", {{"samples", 2}}}})), "served twice",
+                   "/sampling/samples"));
+  EXPECT_TRUE(says(refusal(others({{"workload", {{"skip", 2}}}, {"trace", "t.jsonl"}})), "cold", "/trace"));
+  EXPECT_TRUE(says(refusal(others({{"drafter", {{"name", "ngram"}}}, {"workload", {{"skip", 2}}}})), "leave it out"));
+  const TemporaryFolder folder;
+  std::ofstream file(folder.path() / "p.jsonl");
+  for (int i = 0; i < 14; ++i) file << json{{"prompt", "number " + std::to_string(i % 13)}} << '\n';
+  file.close();
+  const json twice =
+      others({{"workload", {{"skip", 2}, {"limit", 12}, {"prompts", (folder.path() / "p.jsonl").string()}}}});
+  EXPECT_TRUE(says(measure_run(runs(twice)[0], bench, "", [](double) {}).value("error", ""),
+                   "the prompts 1 and 14 of the workload are equal", "take one of them out"));
+}
+
+// Draws nothing and says what it was made with.
+class Tells final : public Drafter {
+ public:
+  explicit Tells(Backend& backend) : backend_(backend) {}
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override { return rooted(backend_, requests); }
+  std::string notice() const override { return "knew this when it was made"; }
+
+ private:
+  Backend& backend_;
+};
+
+TEST_F(RunsThatLearn, TellANoticeThatWasThereWhenTheMeasurementBegan) {
+  Registries registries = with_learners();
+  registries.drafters.add(
+      "tells", entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}, .learns = true}),
+                                   [](const json&, Host& host) { return std::make_unique<Tells>(host.backend()); }));
+  Workbench told{std::move(registries)};
+  std::ostringstream text;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("notices", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  const auto both =
+      expand(nlohmann::ordered_json(document({{"drafter", {{"name", "tells"}}}})), {}, told.registries(), "doc");
+  for (const foretoken::Run& run : both) {
+    const json line = measure_run(run, told, "", [](double) {});
+    for (const json& repeat : line["repeats"])
+      EXPECT_EQ(repeat["speculative"].value("notice", ""), "knew this when it was made");
+  }
+  spdlog::set_default_logger(before);
+  const std::string all = text.str();
+  int count = 0;
+  for (std::size_t at = 0; (at = all.find("knew this", at)) != std::string::npos; ++at) ++count;
+  EXPECT_EQ(count, 4) << "once for each alternation of each run, not for what is not measured: " << all;
 }
 
 TEST_F(RunsThatLearn, GoOnWhereASweepWasStopped) {

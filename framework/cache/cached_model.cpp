@@ -172,8 +172,8 @@ void CachedModel::feed(std::span<const Segment> segments) {
       inputs += inputs_.pieces;
       return row;
     };
-    int previous = -1;
-    std::copy_n(s.sequence->tokens.data() + cache_.skip() + held.confirmed, s.chain, chains.data<Token>() + link);
+    int previous = held.path - 1;
+    std::copy_n(s.sequence->tokens.data() + cache_.skip() + held.seen(), s.chain, chains.data<Token>() + link);
     const KvCache::Source chain{chains, {}};
     for (int k = 0; k < s.chain; ++k) previous = add(previous, chain, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows

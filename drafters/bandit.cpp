@@ -56,6 +56,17 @@ class BanditState {
  public:
   BanditState(int arms, std::uint32_t number) : arms_(std::size_t(arms)), number_(number) {}
   int arm() const { return arm_; }
+  double measured() const {
+    double all = 0;
+    for (const ArmSums& a : arms_) all += a.steps;
+    return all;
+  }
+  // After steps enough to have tried every arm twice, it has not tried all of them once.
+  bool blind(const BanditOptions& options) const {
+    return double(all_) >= 2.0 * double(arms_.size()) * options.explore &&
+           std::ranges::any_of(arms_, [&](const ArmSums& a) { return a.steps < options.explore; });
+  }
+  std::uint64_t steps() const { return all_; }
 
   // A step in which the arm drafted: its tokens and seconds, 0 s where they tell nothing of it.
   void add(double tokens, double seconds, const BanditOptions& options) {
@@ -125,6 +136,16 @@ class Bandit : public Combination {
     }
     const double seconds = report.phases.total;
     state().add(tokens, fair && std::isfinite(seconds) ? seconds : 0, options_);
+  }
+  std::string notice() const override {
+    std::string all = Combination::notice();
+    for (const auto& [category, state] : states_)
+      if (state.blind(options_))
+        return all + (all.empty() ? "" : "; ") + "the drafter 'bandit' could measure " +
+               std::to_string(int(state.measured())) + " of " + std::to_string(state.steps()) +
+               " steps, since the others read prompts, were recorded or came after a change, and has not compared all "
+               "of its drafters";
+    return all;
   }
 
  private:

@@ -166,7 +166,7 @@ PageBudget checked(const PageBudget& b, const std::string& drafter) {
 
 Needs chosen_pages_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target) {
   Needs needs = part_needs(options, drafter, target);
-  needs.waits = true;
+  needs.waits = true, needs.below_drafts = false;  // its observing cache follows what the target has read
   return needs;
 }
 

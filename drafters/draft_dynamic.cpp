@@ -166,7 +166,7 @@ std::vector<Option> dynamic_options() {
 }
 
 Growth dynamic_growth(const nlohmann::json& o) {
-  return {{.proposes = {Drawn::certain}, .confidence = true, .waits = true},
+  return {{.proposes = {Drawn::certain}, .confidence = true, .waits = true, .below_drafts = true},
           [width = o.at("width").get<int>(), expand = o.at("expand").get<int>()](Host& host,
                                                                                  std::unique_ptr<LevelModel> model) {
             return std::make_unique<DraftsDynamic>(host, std::move(model), width, expand);

@@ -75,7 +75,7 @@ std::vector<Option> chain_options() { return {draft_temperature()}; }
 
 Growth chain_growth(const nlohmann::json& o, const std::string& drafter) {
   const std::optional<float> temperature = read_draft_temperature(o, drafter);
-  return {{.proposes = {Drawn::chain}, .confidence = true},
+  return {{.proposes = {Drawn::chain}, .confidence = true, .below_drafts = true},
           [temperature](Host& host, std::unique_ptr<LevelModel> model) {
             return std::make_unique<DraftModel>(host, std::move(model), temperature);
           }};

@@ -342,7 +342,10 @@ std::vector<Option> tree_options() {
 Growth tree_growth(const nlohmann::json& o, const std::string& drafter, const ModelInfo& target, bool marginals) {
   const TreeOptions options = read_options(o, drafter, marginals);
   if (target.positions > 0) expect_within_context(options.shape, target, drafter);
-  return {{.proposes = options.proposes(), .confidence = true, .whole = options.cut ? Budget{} : options.shape.whole()},
+  return {{.proposes = options.proposes(),
+           .confidence = true,
+           .below_drafts = true,
+           .whole = options.cut ? Budget{} : options.shape.whole()},
           [options, drafter](Host& host, std::unique_ptr<LevelModel> model) {
             expect_within_context(options.shape, model->info(), drafter);
             expect_levels(options, *model, drafter);

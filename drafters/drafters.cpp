@@ -27,6 +27,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("first_hit", first_hit());
   registries.drafters.add("merge", merge());
   registries.drafters.add("bandit", bandit());
+  registries.drafters.add("cascade", cascade());
   registries.drafters.add("window", window());
   registries.drafters.add("snapkv", snapkv());
   registries.drafters.add("h2o", h2o());

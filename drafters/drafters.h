@@ -29,6 +29,7 @@ Entry<Drafter> longest();
 Entry<Drafter> first_hit();
 Entry<Drafter> merge();
 Entry<Drafter> bandit();
+Entry<Drafter> cascade();
 Entry<Drafter> window();
 Entry<Drafter> snapkv();
 Entry<Drafter> h2o();

@@ -84,6 +84,7 @@ std::unique_ptr<Drafter> exit_drafter(const json& o, Host& host) {
 
 Needs exit_needs(const json& o, const ModelInfo& target) {
   Needs needs = part_needs(o, "early_exit", target);
+  needs.below_drafts = !has_adapter(o);  // which reads states of tokens that the target has read
   if (has_adapter(o) && target.kv.layers.empty()) return needs;  // not known yet
   const int layers = layers_in(o, target);
   if (has_adapter(o)) (void)behind(layers, target), needs.hidden = {layers};

@@ -149,6 +149,15 @@ class Merge : public Combination {
   Staging tokens_, addresses_;
 };
 
+void expect_mergeable(const Needs& part, const std::string& who) {
+  if (learns_from_own_trees(part))
+    throw Error(who +
+                ", which learns from its own trees alone and would never see one; try it in 'longest' or "
+                "'first_hit'");
+  if (part.whole.drafts())
+    throw Error(who + " with a shape that may not be cut, but all share one budget; let it say \"cut\": true");
+}
+
 // The verifier must take siblings of a draw.
 void unite_merged(Needs& own, std::span<const Needs> parts, const nlohmann::json& config) {
   if (std::ranges::count_if(parts, may_draw) > 1)
@@ -156,10 +165,8 @@ void unite_merged(Needs& own, std::span<const Needs> parts, const nlohmann::json
         "the drafter 'merge' has several inner drafters that draw, whose tokens below one node would come from "
         "different distributions; keep one of them, or let the others guess (\"draws\": \"certain\")");
   for (std::size_t k = 0; k < parts.size(); ++k)
-    if (parts[k].ranks > 0 && !parts[k].any_tree)
-      throw Error(
-          "the drafter 'merge' has the inner drafter " + config.at("drafters")[k].at("name").dump() +
-          ", which learns from its own trees alone and would never see one; try it in 'longest' or 'first_hit'");
+    expect_mergeable(parts[k],
+                     "the drafter 'merge' has the inner drafter " + config.at("drafters")[k].at("name").dump());
   unite_parts(own, parts, config);
   std::ranges::replace(own.proposes, Drawn::chain, Drawn::independent);
 }
@@ -169,7 +176,7 @@ void unite_merged(Needs& own, std::span<const Needs> parts, const nlohmann::json
 Entry<Drafter> merge() {
   const nlohmann::json lookup{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}},
       nearer{{"name", "ngram"}, {"longest", 1}, {"shortest", 1}}, model{{"name", "draft_model"}},
-      tree{{"name", "draft_tree"}, {"shape", {2, 1}}, {"draws", "certain"}};
+      tree{{"name", "draft_tree"}, {"shape", {2, 1}}, {"draws", "certain"}, {"cut", true}};
   return {.summary = "one tree from several drafters': the union under one budget",
           .source = "",
           .options = {drafters_option("guesses in this order, then those of the one that draws, if any does"),

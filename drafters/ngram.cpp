@@ -104,7 +104,9 @@ Entry<Drafter> ngram() {
                           ", its 'shortest' " + std::to_string(shortest) + "; raise 'longest' or lower 'shortest'");
             return std::make_unique<Ngram>(host.backend(), longest, shortest, o.at("candidates").get<int>());
           },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{.proposes = {Drawn::certain}}; },
+          [](const nlohmann::json&, const ModelInfo&) {
+            return Needs{.proposes = {Drawn::certain}, .below_drafts = true};  // it keeps nothing
+          },
           {{{"longest", 3}, {"shortest", 1}}, {{"longest", 2}, {"shortest", 2}}, {{"shortest", 1}, {"candidates", 3}}}};
 }
 

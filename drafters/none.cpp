@@ -20,7 +20,7 @@ Entry<Drafter> none() {
           "",
           {},
           [](const nlohmann::json&, Host& host) { return std::make_unique<None>(host.backend()); },
-          [](const nlohmann::json&, const ModelInfo&) { return Needs{}; }};
+          [](const nlohmann::json&, const ModelInfo&) { return Needs{.below_drafts = true}; }};
 }
 
 }  // namespace foretoken

@@ -16,13 +16,19 @@ bool names_component(const nlohmann::json& value, const std::string& name) {
          std::ranges::any_of(value, [&](const nlohmann::json& inner) { return names_component(inner, name); });
 }
 
-// Components within components, this one not counted.
+int nesting(const nlohmann::json& value);
+
+// Levels of Draws::within that a component and those within it take.
+int scopes(const nlohmann::json& value) {
+  return nesting(value) + (value.is_object() && value.contains("name") ? 1 : 0);
+}
+
+// Those that a component gives to others.
 int nesting(const nlohmann::json& value) {
   int deepest = 0;
   if (!value.is_structured()) return deepest;
-  for (const nlohmann::json& inner : value)
-    deepest = std::max(deepest, nesting(inner) + int(inner.is_object() && inner.contains("name")));
-  return deepest;
+  for (const nlohmann::json& inner : value) deepest = std::max(deepest, scopes(inner));
+  return deepest + int(value.is_object() && value.contains("inner"));
 }
 
 int levels(const DraftTree& tree) {
@@ -45,13 +51,17 @@ Parts::Parts(Host& host, const nlohmann::json& configs) : vocab_(host.target().v
 }
 
 std::vector<DraftTree> Parts::draft(int k, std::span<const DraftRequest> requests) {
-  const Part& part = parts_[std::size_t(k)];
   std::vector<DraftRequest> within(requests.begin(), requests.end());
   for (DraftRequest& r : within) r.draws = r.draws.within(std::uint32_t(k));
-  if (within.empty()) return {};
-  for (const DraftRequest& r : within)
+  return draft_as_named(k, within);
+}
+
+std::vector<DraftTree> Parts::draft_as_named(int k, std::span<const DraftRequest> requests) {
+  if (requests.empty()) return {};
+  const Part& part = parts_[std::size_t(k)];
+  for (const DraftRequest& r : requests)
     for (const auto& c : part.caches) c->forget_lack(*r.sequence);
-  std::vector<DraftTree> trees = part.drafter->draft(within);
+  std::vector<DraftTree> trees = part.drafter->draft(requests);
   if (trees.size() != requests.size())
     throw Error(part.who + " returned " + std::to_string(trees.size()) + " trees for " +
                 std::to_string(requests.size()) + " requests; Drafter::draft must return one tree for each");
@@ -140,20 +150,28 @@ void expect_parts(const nlohmann::json& config) {
   if (parts.size() > Draws::kComponents)
     throw Error(who + " is made of " + std::to_string(parts.size()) + " drafters, but only " +
                 std::to_string(Draws::kComponents) + " have names for their draws; take some of them out");
-  if (names_component(parts, name))
+  expect_nesting(config);
+}
+
+void expect_nesting(const nlohmann::json& config) {
+  const std::string name = config.at("name"), who = "the drafter '" + name + "'";
+  if (std::ranges::any_of(config, [&](const nlohmann::json& option) { return names_component(option, name); }))
     throw Error(who + " is inside another one of its name; list its inner drafters in the outer one");
   if (const int deep = nesting(config); deep > kDeepest)
     throw Error(who + " has components nested " + std::to_string(deep) + " deep, but only " + std::to_string(kDeepest) +
                 " have names for their draws; nest fewer");
 }
 
+bool learns_from_own_trees(const Needs& needs) { return needs.own_trees || (needs.ranks > 0 && !needs.any_tree); }
+
 void unite_parts(Needs& own, std::span<const Needs> parts, const nlohmann::json&) {
-  own.confidence = true;
+  own.confidence = own.below_drafts = true;
   for (const Needs& part : parts) {
     for (const Drawn d : part.proposes)
       if (std::ranges::find(own.proposes, d) == own.proposes.end()) own.proposes.push_back(d);
     own.confidence &= part.confidence;
-    own.any_tree |= part.any_tree;
+    own.own_trees |= learns_from_own_trees(part);
+    own.any_tree |= part.any_tree, own.below_drafts &= part.below_drafts;
     own.whole = {std::max(own.whole.nodes, part.whole.nodes), std::max(own.whole.depth, part.whole.depth), 0};
   }
 }

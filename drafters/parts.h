@@ -20,8 +20,13 @@ class Parts {
 
   int count() const { return int(parts_.size()); }
   const Needs& needs(int k) const { return parts_[std::size_t(k)].needs; }
+  const std::string& who(int k) const { return parts_[std::size_t(k)].who; }  // "the drafter 'ngram'"
+  // Of the models of part k.
+  std::span<const std::shared_ptr<CachedModel>> caches(int k) const { return parts_[std::size_t(k)].caches; }
   // The trees of part k, valid ones, one for each request. Its draws have a scope of their own.
   std::vector<DraftTree> draft(int k, std::span<const DraftRequest> requests);
+  // The same with the requests' own draws.
+  std::vector<DraftTree> draft_as_named(int k, std::span<const DraftRequest> requests);
   // The same for the requests of these numbers alone, into their places of `trees`.
   void draft(int k, std::span<const DraftRequest> requests, std::span<const int> chosen, std::span<DraftTree> trees);
   // The length of a tree of part k as far as no drawn token decides it, so that trees may be chosen by it: 0 for a bare
@@ -84,9 +89,13 @@ Apart apart(std::span<const DraftRequest> requests);
 
 // The option "drafters": `meaning` says what they are for.
 Option drafters_option(const std::string& meaning);
-// Throws Error for a list of none or of more than eight drafters, for a combination inside one of its kind, and for
-// components nested more than four deep.
+// Throws Error for a list of none or of more than eight drafters, and as expect_nesting.
 void expect_parts(const nlohmann::json& config);
+// Throws Error for a combination inside one of its kind, and for components nested more than four deep: a drafter with
+// rounds of its own below it, which has an option "inner", counts twice.
+void expect_nesting(const nlohmann::json& config);
+// Whether it, or a drafter within it, learns from the outcomes of trees that it drew itself and from no others.
+bool learns_from_own_trees(const Needs& needs);
 // Entry::unite of a drafter whose trees are those of its parts: what all of them may propose, the largest least shape,
 // and confidence where every part serves it.
 void unite_parts(Needs& own, std::span<const Needs> parts, const nlohmann::json& config);

@@ -166,7 +166,7 @@ Entry<Drafter> rest() {
           [](const json& o, const ModelInfo& target) {
             // Before anything is loaded; where no target is known yet, its file cannot be judged.
             if (const json& d = o.at("datastore"); d.is_string() && !target.kv.layers.empty()) open_store(d, target);
-            return Needs{.proposes = {Drawn::certain}};
+            return Needs{.proposes = {Drawn::certain}, .below_drafts = true};
           },
           {{{"datastore", {{"random", 400}}}, {"longest", 5}, {"shortest", 1}, {"matches", 7}},
            {{"datastore", {{"random", 3000}}}}}};

@@ -95,6 +95,7 @@ Entry<Drafter> head_entry(HeadKind kind) {
           },
           [kind](const json& o, const ModelInfo& target) {
             Needs needs = chosen_growth(o, kind.name, target, kind.marginals).needs;
+            needs.below_drafts = false;  // the target has no states of tokens that it has not read
             if (!target.kv.layers.empty()) needs.hidden = kind.taps(read_head(kind, o, target), target);
             return needs;
           },

@@ -49,6 +49,11 @@ Why without_formula(const Candidate& c, const Environment&) {
 Why unless_proposing(const Candidate& c, const Environment&) {
   return proposes_nothing(c) ? "the drafter proposes nothing" : "";
 }
+Why unless_drawing(const Candidate& c, const Environment& e) {
+  if (c.needs.races)
+    return "an inner verifier makes its tokens, each of several draws; the law `exact` follows them all";
+  return unless_proposing(c, e);
+}
 Why without_devices(const Candidate&, const Environment& e) {
   return e.devices.empty() ? "the reference is the only device here" : "";
 }
@@ -119,7 +124,7 @@ std::vector<KitLaw> laws_of_treatment() {
        "whether a node exists is decided before its token is drawn: forcing any draw to any token keeps the node "
        "in place; every node is drawn as it is called, from the distribution at its parent, or holds no draw if it is "
        "called 'certain'",
-       "rounds and forced draws", "", unless_proposing, causal_cases},
+       "rounds and forced draws", "", unless_drawing, causal_cases},
       {"device",
        "equal logits and draws give the reference device's distributions, draws, verdicts and outputs, bit for "
        "bit, and drafters' models are fed equally many rows",

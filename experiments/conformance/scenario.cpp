@@ -137,9 +137,10 @@ std::string refusal_of_verifier(const Registries& registries, const json& config
 }
 
 bool sound(const Registries& registries, const json& drafter, const json& verifier) {
-  const auto takes = soundness_of(registries, verifier).takes;
-  return std::ranges::all_of(needs_of(registries, drafter).proposes,
-                             [&](Drawn d) { return std::ranges::find(takes, d) != takes.end(); });
+  const Soundness soundness = soundness_of(registries, verifier);
+  const Needs needs = needs_of(registries, drafter);
+  const auto taken = [&](Drawn d) { return std::ranges::find(soundness.takes, d) != soundness.takes.end(); };
+  return std::ranges::all_of(needs.proposes, taken) && needs.races.value_or(soundness.race) == soundness.race;
 }
 
 std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<json>& drafters) {

@@ -209,9 +209,9 @@ void CachedModel::feed(std::span<const Segment> segments) {
       inputs += inputs_.pieces;
       return row;
     };
-    int previous = -1;
+    int previous = held.path - 1;
     const std::vector<Token>& tokens = read_.of(*s.sequence).tokens;
-    std::copy_n(tokens.data() + cache_.skip() + held.confirmed, s.chain + own_root(s), chains.data<Token>() + link);
+    std::copy_n(tokens.data() + cache_.skip() + held.seen(), s.chain + own_root(s), chains.data<Token>() + link);
     const KvCache::Source chain{chains, {}};
     for (int k = 0; k < s.chain; ++k) previous = add(previous, chain, link++);
     const int root = int(held.pending.size()) - s.begin;  // nodes that were fed before are the last rows

@@ -35,14 +35,15 @@ KvCache::~KvCache() {
 int KvCache::settle(const Sequence& sequence) {
   const auto [it, fresh] = held_.try_emplace(sequence.id);
   Held& held = it->second;
-  if (viewed_) return look_again(sequence, held);
+  if (viewed_ && (fresh || !sequence.speculates() || outdated(sequence.id, held))) return look_again(sequence, held);
   if (fresh) find_prefix(sequence, held);
   const int before = held.confirmed;
   keep_path(sequence, held, std::max(0, tokens_of(sequence) - 1));
+  if (viewed_) return held.seen();
   index_full_pages(sequence, held);
   held.settled = ++settles_;
   if (fresh || held.confirmed < before) held.begun = settles_;
-  return held.confirmed;
+  return held.seen();
 }
 
 // Whatever a view knew of the other cache's pages is over: they may have changed hands since.
@@ -120,8 +121,12 @@ void KvCache::find_prefix(const Sequence& sequence, Held& held) {
 }
 
 void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
-  const auto at_slot = [&](int slot) { return PageRow{held.table[std::size_t(slot / page_rows_)], slot % page_rows_}; };
+  const auto at_row = [&](int row) {
+    const int slot = held.confirmed - held.left_out + row;
+    return PageRow{held.table[std::size_t(slot / page_rows_)], slot % page_rows_};
+  };
   int kept = held.confirmed;
+  std::vector<PendingRow> path;
   for (int row = 0; row < int(held.pending.size()); ++row) {
     PendingRow& r = held.pending[std::size_t(row)];
     const int at = held.confirmed + r.depth;
@@ -130,10 +135,14 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
       continue;
     r.taken = true;
     if (at != kept) continue;
-    if (row != r.depth) pool_.moves().add({at_slot(held.confirmed + row), at_slot(at)});
+    if (row != r.depth) pool_.moves().add({at_row(row), at_row(r.depth)});
     ++kept;
+    if (sequence.speculates()) path.push_back(r);
   }
   pool_.moves().end(layers_);
+  if (sequence.speculates())
+    return held.keep(std::move(path),
+                     keeps() ? std::max(0, std::min(kept, sequence.verified - skip_) - held.confirmed) : 0);
   // A stop rule may have cut the sequence below what was confirmed.
   held.confirmed = std::min(kept, limit);
   held.retract();
@@ -223,6 +232,16 @@ int KvCache::Held::append(int parent, const Source& tokens, int at) {
   pending.push_back({parent, above.depth + 1, trunk, tokens.known.row<Token>(at),
                      tokens.drawn ? tokens.drawn.row<Token>(at) : nullptr});
   return row;
+}
+
+void KvCache::Held::keep(std::vector<PendingRow> rows, int more) {
+  confirmed += more, path = int(rows.size()) - more;
+  pending.assign(rows.begin() + more, rows.end());
+  for (int i = 0; i < path; ++i) {
+    PendingRow& r = pending[std::size_t(i)];
+    r.parent = i - 1, r.depth = i, r.trunk = i + 1, r.taken = false;
+  }
+  if (path == 0) sources.clear();
 }
 
 KvCache::RowLayout KvCache::Held::row_layout(int row) const {

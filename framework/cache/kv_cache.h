@@ -2,7 +2,8 @@
 // arXiv 2309.06180). A cache knows which tokens its rows hold: confirmed ones, a prefix of the sequence, and pending
 // ones, a tree that a forward wrote and that is not yet verified. At the next settle() it keeps the pending path whose
 // tokens the sequence now has and frees the rest. So rollback, and catching up after it, are one comparison of tokens
-// behind the confirmed prefix, and no other module implements them. This module must not know drafters, verifiers or
+// behind the confirmed prefix, and no other module implements them. Rows of tokens that may be taken back
+// (Sequence::verified) stay pending, as a chain behind that prefix. This module must not know drafters, verifiers or
 // whether its model is a target.
 #pragma once
 #include <algorithm>
@@ -57,7 +58,8 @@ class KvCache {
 
   // Resolves the pending rows and, for a sequence that the cache does not know, looks up its prefix. Returns the number
   // of confirmed tokens, at most length - skip - 1: the last token of a sequence is always fed, since its logits are
-  // needed. Of a view: those of the cache that it views, which must have settled in this step.
+  // needed. Of a view: those of the cache that it views, which must have settled in this step. Of a sequence that
+  // speculates (Sequence::verified) the rows of its path too, which are kept pending; its pages stay reserved.
   int settle(const Sequence& sequence);
   // Of a view of all pages, in the place of settle(): reads only the pages whose rows are all before row `rows`, so
   // that the tokens behind them are fed again, to pages of its own. Returns the number of rows that it reads.
@@ -102,6 +104,7 @@ class KvCache {
     // cache.
     std::uint64_t begun = 0;
     std::vector<PendingRow> pending;
+    int path = 0;                 // the first pending rows, a chain: of a speculative path, kept by settle()
     std::vector<Source> sources;  // of pending rows' tokens
     int confirmed = 0;
     int indexed = 0;                             // full pages that are in the index (or whose content already was)
@@ -113,9 +116,12 @@ class KvCache {
     // there by then: see KvCache::take_unread.
     int append(int parent, const Source& tokens, int at);
     // Discards all pending rows; their slots may be overwritten.
-    void retract() { pending.clear(), sources.clear(); }
+    void retract() { pending.clear(), sources.clear(), path = 0; }
+    // Confirms the first `more` rows of a path that lies behind the confirmed prefix, and keeps the others pending.
+    void keep(std::vector<PendingRow> rows, int more);
     RowLayout row_layout(int row) const;
     int rows() const { return confirmed - left_out + int(pending.size()); }  // in `table`
+    int seen() const { return confirmed + path; }                            // rows that are not to be fed again
     // The slot of the first row that the table has from this position on.
     int slot_from(int position, int page_rows) const;
     // Sets the ancestor bits of a pending row, except those of ancestors at positions before `first`. `words` has at

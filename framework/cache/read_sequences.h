@@ -19,8 +19,9 @@ class ReadSequences {
 
  private:
   struct Read {
-    Sequence sequence;  // with the id and the tokens alone
-    int length = 0;     // of what it was made of
+    Sequence sequence;  // with the id, the tokens and `verified` alone
+    int length = 0;     // of what it was made of, without tokens that may be taken back
+    int own = 0;        // tokens of that
   };
   const Sequence& translated(const Sequence& sequence);
 

@@ -3,6 +3,7 @@
 // rolls back a cache, and may be skipped for any number of steps. This module must not know which verifier is used.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ namespace foretoken {
 
 // One sequence to draft for.
 struct DraftRequest {
+  // A copy whose last tokens are a path of another draft (Sequence::verified) where Needs::below_drafts allows it: the
+  // request then stands on a node of a tree that an outer drafter grows.
   const Sequence* sequence = nullptr;
   Budget budget;      // the most nodes and levels of the tree; where !budget.drafts(), a bare root is returned and the
                       // drafter's own model only reads tokens that its cache lacks
@@ -71,10 +74,18 @@ struct Needs {
   // keys.
   bool page_bounds = false;
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
-  bool waits = false;       // draft() waits for the device, at most once a level of the budget; without it too where
-                            // the budget sets Budget::confidence
+  bool waits = false;       // draft() waits for the device, at most once a level of the budget, and of each budget that
+                            // it gives to a drafter within it; without it too where the budget sets Budget::confidence
   bool any_tree = false;    // observe() reads trees that others drew, too, so one that is made of it gives it those
-  Budget whole = {};        // the least that lets it draft the shape that a user asked for; {}: it fits any budget
+  bool own_trees = false;   // a drafter within it learns from outcomes of its own trees alone
+  // It drafts below a path that is not verified (Sequence::verified), several times in a step: of a sequence it keeps
+  // nothing but rows of caches, which settle by themselves, or what it sets right itself. It hears no outcome of such
+  // trees, so what learns from outcomes has no use for it.
+  bool below_drafts = false;
+  // It has an inner verifier, which draws races (Soundness::race) or does not: the outer one must do the same. Where
+  // noise is named by position alone, a second round meets what the first one has looked at.
+  std::optional<bool> races = {};
+  Budget whole = {};  // the least that lets it draft the shape that a user asked for; {}: it fits any budget
 };
 
 // Throws Error, whose message begins with `who`, for needs that are not implemented.

@@ -87,8 +87,6 @@ bool asks_nothing(const Soundness& soundness) { return !soundness.raw; }
 
 }  // namespace
 
-void Host::allow_part(const nlohmann::json& config) { parts_.insert(config.dump()); }
-
 template <class T>
 std::unique_ptr<T> Host::part(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config) {
   if (!offers_.registries) throw Error(std::string("this engine was given no way to make another ") + what);
@@ -113,6 +111,11 @@ std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
 Needs Host::needs_of(const nlohmann::json& drafter) const {
   if (!offers_.registries) throw Error("this engine was given no way to know the traits of another drafter");
   return offers_.registries->drafters.traits(drafter, target_);
+}
+
+Soundness Host::soundness_of(const nlohmann::json& verifier) const {
+  if (!offers_.registries) throw Error("this engine was given no way to know the traits of another verifier");
+  return offers_.registries->verifiers.traits(verifier, target_);
 }
 
 std::string Host::on_device(const std::string& key) const {

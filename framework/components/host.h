@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,6 +23,7 @@ class Drafter;
 class LengthPolicy;
 class Verifier;
 struct Needs;
+struct Soundness;
 class Registries;
 template <class T> class Registry;
 
@@ -72,12 +74,15 @@ class Host {
   // option of the type "drafter", "policy" or "verifier", so that Registry::traits can add what it needs to the outer
   // one's traits. One that no option names is an Error if it needs anything. An inner drafter or verifier gets requests
   // and trials whose draws have a scope of their own (Draws::within); an outer policy gives no budget above its own
-  // largest.
+  // largest. Who makes the trials of an inner verifier gives it what it reads (Soundness::raw).
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
   std::unique_ptr<LengthPolicy> policy(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
   Needs needs_of(const nlohmann::json& drafter) const;  // its traits (Registry::traits)
-  void allow_part(const nlohmann::json& config);        // by Registry::make: an option names it; complete
+  Soundness soundness_of(const nlohmann::json& verifier) const;
+  // By Registry::make: the complete configs that options of the component name which is made now, however deep, in the
+  // place of those before, which are returned.
+  std::set<std::string> allow_parts(std::set<std::string> named) { return std::exchange(parts_, std::move(named)); }
   // What `make` (returns a std::unique_ptr or std::shared_ptr of a T) made for `key` when it was first asked for on
   // this device: shared by all engines of a sweep. The key names all that the thing depends on.
   template <class T>
@@ -97,7 +102,7 @@ class Host {
   Load load_;
   bool reuse_prefixes_;
   Offers offers_;
-  std::set<std::string> parts_;  // complete configs that options name
+  std::set<std::string> parts_;  // complete configs that options of the component name which is made now
   std::vector<std::shared_ptr<CachedModel>> caches_;
   std::vector<std::shared_ptr<ForwardBooks>> books_;
 };

@@ -19,6 +19,11 @@ void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Sou
       throw Error("the verifier " + name_of(configs.verifier) + " is not sound for the drafter " +
                   name_of(configs.drafter) + ", whose nodes are drawn '" + foretoken::name_of(d) +
                   "', while it takes those drawn '" + taken + "'; choose another verifier or drafter");
+  if (needs.races && *needs.races != soundness.race)
+    throw Error("the drafter " + name_of(configs.drafter) + " has an inner verifier that " +
+                (*needs.races ? "draws races by position, unlike" : "draws no races by position, while") +
+                " the verifier " + name_of(configs.verifier) + (*needs.races ? "" : " does") +
+                "; choose an inner verifier that does as the outer one");
 }
 
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs) {

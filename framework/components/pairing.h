@@ -11,7 +11,8 @@ struct ComponentConfigs {
   nlohmann::json drafter, policy, verifier;
 };
 
-// An Error unless the verifier is sound for every kind of node that the drafter may draw.
+// An Error unless the verifier is sound for every kind of node that the drafter may draw, and for how it draws them
+// (Needs::races).
 void expect_sound(const ComponentConfigs& configs, const Needs& needs, const Soundness& soundness);
 // An Error where a budget sets Budget::confidence and the drafter does not implement it.
 void expect_confidence(const ComponentConfigs& configs, const Budget& budget, const Needs& needs);

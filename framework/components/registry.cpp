@@ -165,7 +165,23 @@ void include(Needs& own, const Needs& part) {
   for (const Tap t : part.hidden)
     if (std::ranges::find(own.hidden, t) == own.hidden.end()) own.hidden.push_back(t);
 }
+// Verifiers within a drafter, however deep, judge tokens of one path.
+void include(Needs& own, const Soundness& part) {
+  if (own.races && *own.races != part.race)
+    throw Error(
+        "of the verifiers inside a drafter one draws races, named by position, and another does not, so that tokens of "
+        "one draft would be drawn in two ways; choose both of one kind");
+  own.races = part.race;
+}
 void include(Soundness& own, const Soundness& part) { own.raw |= part.raw; }
+// What the engine gives to drafters it gives to none within a policy or a verifier.
+template <class Own> void include(Own& own, const Needs& part) {
+  if (part.ranks > 0 || !part.hidden.empty() || part.views_target)
+    throw Error(
+        "a drafter within a policy or a verifier asks for ranks, hidden states or a view of the target's cache, which "
+        "an engine gives to its drafter alone; choose another inner drafter");
+  if constexpr (requires { own.learns | part.learns; }) own.learns |= part.learns;
+}
 template <class Own, class Part> void include(Own& own, const Part& part) {
   if constexpr (requires { own.learns | part.learns; }) own.learns |= part.learns;
 }
@@ -214,8 +230,12 @@ template PolicyTraits united_traits(const Entry<LengthPolicy>&, const nlohmann::
                                     const Entries&);
 template Soundness united_traits(const Entry<Verifier>&, const nlohmann::json&, const ModelInfo&, const Entries&);
 
-void allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options, const Entries& all) {
-  each_part_within(config, options, all, [&](const auto&, const nlohmann::json& part) { host.allow_part(part); });
+std::shared_ptr<void> allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options,
+                                  const Entries& all) {
+  std::set<std::string> named;
+  each_part_within(config, options, all, [&](const auto&, const nlohmann::json& part) { named.insert(part.dump()); });
+  const auto before = std::make_shared<std::set<std::string>>(host.allow_parts(std::move(named)));
+  return {nullptr, [&host, before](void*) { (void)host.allow_parts(std::move(*before)); }};
 }
 
 nlohmann::json fill_options(const std::string& what, const nlohmann::json& config, const std::vector<Option>& options,

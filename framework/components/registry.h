@@ -115,8 +115,9 @@ template <class T> const Entry<T>& find_entry(const std::string& what, const nlo
 // deep: ranks, hidden states, views, waits, raw distributions, learning, and what Entry::unite adds.
 template <class T> typename T::Traits united_traits(const Entry<T>& entry, const nlohmann::json& config,
                                                     const ModelInfo& target, const Entries& all);
-// Tells a host which components `config`, which is complete, names by its options.
-void allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options, const Entries& all);
+// Tells a host, as long as what is returned lives, which components `config`, which is complete, names by its options.
+std::shared_ptr<void> allow_parts(Host& host, const nlohmann::json& config, const std::vector<Option>& options,
+                                  const Entries& all);
 
 // One kind of what is registered; the others are looked up where an option names a component.
 template <class T> class Registry {
@@ -151,7 +152,7 @@ template <class T> class Registry {
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
     const Entry<T>& entry = find(config);
     const nlohmann::json whole = complete(config);
-    allow_parts(host, whole, entry.options, *all_);
+    const std::shared_ptr<void> named = allow_parts(host, whole, entry.options, *all_);
     std::unique_ptr<T> made = entry.make(with_whole_models(whole, entry.options), host);
     if (!made) nothing_made(what_, config["name"].get<std::string>(), entry.plugin);
     return made;

@@ -50,10 +50,10 @@ RoundModel::First RoundModel::begin(std::span<const DraftRequest> requests, std:
     // What reads of the target drafts from the second round on: whether the first one has it depends on prefixes that
     // others read.
     const bool keeps = model_->cache().keeps(), reads_target = !taps_.empty() || !keeps;
-    if (!keeps) rows = 1;  // the target reads all tokens but the root
-    const bool root =
-        budget(r).drafts() && unseen > 0 && unseen <= rows && (!reads_target || r.sequence->generated() > 0);
-    const int chain = keeps ? std::min(unseen - 1, rows) : 0;
+    if (!keeps) rows = 1 + r.sequence->speculative();  // the target reads all tokens but the root
+    const bool root = budget(r).drafts() && unseen > 0 && unseen <= rows &&
+                      (!reads_target || r.sequence->generated() > r.sequence->speculative());
+    const int chain = keeps || root ? std::min(unseen - 1, rows) : 0;
     if ((!root && chain <= 0) || !model_->reserve(*r.sequence, chain + (root ? fed(r) : 0))) continue;
     if (root) first.active.push_back(int(i));
     (root ? first.segments : chains).push_back({r.sequence, chain, root ? &trees[i] : nullptr, 0});

@@ -51,12 +51,13 @@ void NodeDistributions::stage_tallies(std::span<const DistributionAfter> rows) {
       bytes += std::int64_t(row.sequence->tally.token_counts().size_bytes()) + Staging::kAlignment;
   count_staging_.begin(bytes);
   for (const DistributionAfter& row : rows) {
-    if (!adjusts(row) || staged_.at(row.sequence->id).length > 0) continue;
+    if (!adjusts(row) || staged_.at(row.sequence->id).length != 0) continue;
     const std::span<const TokenCount> counts = row.sequence->tally.token_counts();
     const auto array = count_staging_.array({std::int64_t(counts.size()), std::int64_t(sizeof(TokenCount))}, DType::u8);
     std::ranges::copy(counts, reinterpret_cast<TokenCount*>(array.host.raw()));
-    staged_[row.sequence->id] = {row.sequence->length(), reinterpret_cast<const TokenCount*>(array.device.raw()),
-                                 int(counts.size())};
+    // Tokens that may be taken back are counted anew: what comes in their place may be as many.
+    staged_[row.sequence->id] = {row.sequence->speculative() > 0 ? -1 : row.sequence->length(),
+                                 reinterpret_cast<const TokenCount*>(array.device.raw()), int(counts.size())};
   }
   count_staging_.push();
 }

@@ -37,7 +37,7 @@ class NodeDistributions {
  private:
   // The device's copy of a sequence's tally.
   struct Staged {
-    int length;  // of the sequence at that time
+    int length;  // of the sequence at that time; -1: not to be used again
     const TokenCount* token_counts;
     int size;
   };

@@ -68,12 +68,18 @@ struct Sequence {
   Tally tally{};                // token counts for its penalties and biases
   std::string failure{};        // why it failed; empty where it did not
   std::string category{};       // of the request, as its workload names it ("math"); empty: none
+  // Not -1 for a copy of a sequence to which a drafter has appended a path of its draft, to draft below it: so many
+  // tokens are the sequence's own, those behind may be taken back. Caches keep no row of those for good, but find them
+  // again while the path grows, and nothing is learned from them.
+  int verified = -1;
 
   int length() const { return int(tokens.size()); }
   Token last() const { return tokens.back(); }
   int generated() const { return length() - prompt_length; }
   int remaining() const { return limits.max_new_tokens - generated(); }
   bool running() const { return finish == Finish::running; }
+  bool speculates() const { return verified >= 0; }
+  int speculative() const { return speculates() ? length() - verified : 0; }  // tokens that may be taken back
   // Appends the tokens that a round emitted, and cuts at a stop token, a stop rule or the length limit. Returns how
   // many of the new tokens were kept.
   int append(std::span<const Token> emitted);

@@ -157,7 +157,9 @@ StepReport Engine::step() {
 
   const Mark scheduled = backend_.mark();
   const std::vector<DraftTree> trees = draft(plan, report);
-  draft_readback_.fetch(plan, trees, host_.caches());
+  std::vector<SequenceId> ids;
+  for (const Scheduled& s : plan.scheduled) ids.push_back(s.active->sequence.id);
+  draft_readback_.fetch(ids, trees, host_.caches());
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();

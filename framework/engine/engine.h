@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "framework/cache/draft_readback.h"
 #include "framework/components/host.h"
 #include "framework/components/pairing.h"
 #include "framework/components/registry.h"
 #include "framework/components/step_report.h"
-#include "framework/engine/draft_readback.h"
 #include "framework/engine/first_drafts.h"
 #include "framework/engine/judging.h"
 #include "framework/engine/scheduler.h"

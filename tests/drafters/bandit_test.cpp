@@ -152,6 +152,19 @@ TEST(Bandit, MeasuresNoStepThatReadsPromptsOrIsRecorded) {
   }
 }
 
+// Where requests come steadily, every step may read a prompt.
+TEST(Bandit, SaysThatItMeasuresNothing) {
+  Simulated run(bandit_of(2, {{"explore", 4}, {"trial", 2}}), {{0, 1, 0.01}, {0, 1, 0.02}});
+  const auto reads = [](StepReport& r, int) { r.sequences[0].prompt_rows = 3; };
+  for (std::uint32_t n = 1; n <= 30; ++n) {
+    EXPECT_EQ(run.step(1, n, {""}, reads), 0);
+    EXPECT_EQ(run.parts().drafter().notice().empty(), n < 16) << n;
+  }
+  EXPECT_TRUE(says(run.parts().drafter().notice(), "'bandit' could measure 0 of 30 steps", "has not compared all"));
+  for (std::uint32_t n = 31; n <= 50; ++n) run.step(1, n);
+  EXPECT_EQ(run.parts().drafter().notice(), "") << "it has compared them";
+}
+
 TEST(Bandit, HasABanditForEachCategory) {
   // The arm 0 is fast for "a" alone.
   Simulated run(bandit_of(2, {{"categories", true}, {"rule", "ucb"}, {"exploration", 0}, {"trial", 1}, {"explore", 4}}),

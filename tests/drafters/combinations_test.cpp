@@ -124,6 +124,8 @@ TEST(Combinations, StateWhatTheirPartsPropose) {
   const json tree{{"name", "draft_tree"}, {"model", "m"}, {"shape", {3, 2}}};
   EXPECT_EQ(needs(made_of("first_hit", {guesses, tree})).whole, needs(tree).whole);
   EXPECT_TRUE(needs(made_of("first_hit", {made_of("longest", {arm(0, {{5}}, {{"any_tree", true}})})})).any_tree);
+  EXPECT_TRUE(needs(made_of("first_hit", {{{"name", "ngram"}}, tree})).below_drafts);
+  EXPECT_FALSE(needs(made_of("first_hit", {{{"name", "ngram"}}, guesses})).below_drafts) << "as each of its parts";
 }
 
 TEST(Combinations, PassOnWhatTheirPartsHaveToSay) {
@@ -157,6 +159,15 @@ TEST(Combinations, WhatCannotBeMadeIsOneSentence) {
   EXPECT_TRUE(
       says(refusal(made_of("merge", {a, {{"name", "lookahead"}}})), "\"lookahead\", which learns from its own"));
   EXPECT_EQ(refusal(made_of("merge", {a, {{"name", "recycling"}}})), "");
+  const json both = made_of("first_hit", {{{"name", "lookahead"}}, {{"name", "recycling"}}});
+  EXPECT_TRUE(says(refusal(made_of("merge", {a, both})), "\"first_hit\", which learns from its own trees alone"));
+  EXPECT_TRUE(
+      says(refusal(made_of("merge", {a, made_of("longest", {both})})), "\"longest\", which learns from its own"));
+  json tree{{"name", "draft_tree"}, {"model", "m"}, {"shape", {3, 2}}, {"draws", "certain"}};
+  EXPECT_TRUE(
+      says(refusal(made_of("merge", {a, tree})), "\"draft_tree\" with a shape that may not be cut", "\"cut\": true"));
+  tree["cut"] = true;
+  EXPECT_EQ(refusal(made_of("merge", {a, tree})), "");
   EXPECT_TRUE(says(refusal(made_of("bandit", {a}, {{"rule", "ucb2"}})), "no rule 'ucb2'", "ucb, thompson"));
 }
 

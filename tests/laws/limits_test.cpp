@@ -21,6 +21,7 @@ std::vector<Subject> twins(int length) {
     nlohmann::json config{{"name", name}};
     for (const Option& o : entry.options)
       if (o.type == "model") config[o.name] = "table:same";
+    if (config.size() > 1 && name == "cascade") config.update(entry.examples.front());  // it must be given a part
     if (config.size() > 1 && std::ranges::any_of(needs_of(registries, config).proposes, drawn))
       drafters.push_back(config);
   }

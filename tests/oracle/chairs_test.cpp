@@ -38,10 +38,12 @@ struct Chairs : Document {
     const Entry<T>& entry = registry.entries().at(name);
     if (std::ranges::any_of(entry.options, [](const Option& o) { return o.type == "model"; }))
       config.update({{"model", model}, {"dtype", "f32"}, {"kv_dtype", "int8"}});
-    for (const Option& o : entry.options)
+    for (const Option& o : entry.options) {
       if (o.type == "drafters")
         for (json& inner : config.at(o.name))
           if (takes_a_model(inner)) inner["model"] = model;
+      if (o.type == "drafter" && takes_a_model(config.at(o.name))) config[o.name]["model"] = model;
+    }
     config["name"] = name;
     json document = run();
     document[registry.what()] = config;
@@ -49,7 +51,7 @@ struct Chairs : Document {
     if (registry.what() == "policy")  // which serves all that a policy may ask for
       document["drafter"] = {{"name", "draft_model"}, {"model", model}};
     if (registry.what() != "verifier")
-      document["verifier"] = {{"name", "target_match"}};  // it takes every kind of node
+      document["verifier"] = config.value("verifier", json{{"name", "target_match"}});  // it takes every kind of node
     if (registry.what() != "policy") document["policy"] = {{"name", "fixed"}, {"length", 8}, {"nodes", 64}};
     engine(complete_run(document, registries, "test"));
     const json& options = made.at(registry.what() + " " + name);
@@ -58,6 +60,8 @@ struct Chairs : Document {
       if (!o.of.empty() || o.type == "model") continue;  // parts of a model, below
       if (o.type == "drafters")
         expect_inner(options.at(o.name), config.at(o.name));
+      else if (o.type == "drafter" || o.type == "verifier")
+        expect_inner(json::array({options.at(o.name)}), json::array({config.at(o.name)}));
       else
         EXPECT_EQ(options.at(o.name), config.value(o.name, o.standard)) << o.name;
       if (options.at(o.name) != o.standard) own.insert(o.name);

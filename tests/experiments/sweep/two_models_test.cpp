@@ -33,19 +33,19 @@ struct TwoModels : testing::Test {
   TwoModels() {
     shape.write("config.json", kTwoModelsShape);
     registries = bench.registries();
-    registries.drafters.add("cascade", {"two models",
-                                        "",
-                                        {{"small", "model", nullptr, "the smaller"},
-                                         {"small_dtype", "dtype", "auto", "of the smaller", false, 0, 0, "small"},
-                                         {"large", "model", nullptr, "the larger"},
-                                         {"large_shape", "shape", nullptr, "of the larger", true, 0, 0, "large"}},
-                                        [this](const json& o, Host& host) {
-                                          given = o;
-                                          for (const char* name : {"small", "large"})
-                                            made.push_back(host.load(ModelChoice::read(o.at(name))));
-                                          return std::make_unique<Silent>(host);
-                                        },
-                                        states(Needs())});
+    registries.drafters.add("staged", {"two models",
+                                       "",
+                                       {{"small", "model", nullptr, "the smaller"},
+                                        {"small_dtype", "dtype", "auto", "of the smaller", false, 0, 0, "small"},
+                                        {"large", "model", nullptr, "the larger"},
+                                        {"large_shape", "shape", nullptr, "of the larger", true, 0, 0, "large"}},
+                                       [this](const json& o, Host& host) {
+                                         given = o;
+                                         for (const char* name : {"small", "large"})
+                                           made.push_back(host.load(ModelChoice::read(o.at(name))));
+                                         return std::make_unique<Silent>(host);
+                                       },
+                                       states(Needs())});
   }
   json run(const json& drafter) {
     return complete_run({{"target", {{"model", "experiments/models/target"}, {"dtype", "f32"}, {"kv_dtype", "f32"}}},
@@ -60,7 +60,7 @@ struct TwoModels : testing::Test {
   Registries registries;
   json given;
   std::vector<std::shared_ptr<Model>> made;
-  const json plain{{"name", "cascade"},
+  const json plain{{"name", "staged"},
                    {"small", "experiments/models/draft"},
                    {"small_dtype", "int8"},
                    {"large", "experiments/models/draft"},
@@ -109,7 +109,7 @@ TEST_F(TwoModels, EqualChoicesAreOneRun) {
 TEST_F(TwoModels, APartThatIsGivenTwiceIsRefused) {
   json twice = plain;
   twice["small"] = {{"directory", "experiments/models/draft"}, {"dtype", "bf16"}};
-  EXPECT_TRUE(says(sentence_of([&] { run(twice); }), "drafter 'cascade': 'dtype' of the model", "is given twice",
+  EXPECT_TRUE(says(sentence_of([&] { run(twice); }), "drafter 'staged': 'dtype' of the model", "is given twice",
                    "leave one of them out"));
 }
 

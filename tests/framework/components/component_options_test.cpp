@@ -26,11 +26,11 @@ class Passing : public LengthPolicy {
   std::unique_ptr<LengthPolicy> inner_;
 };
 
-// The drafter "cascade" of a drafter, the policy "passing" of a policy, the verifier "judging" of a verifier, and the
+// The drafter "staged" of a drafter, the policy "passing" of a policy, the verifier "judging" of a verifier, and the
 // drafter "mixed" of a verifier and a file.
 Registries with_nesting() {
   Registries r = conformance::all_registries();
-  r.drafters.add("cascade",
+  r.drafters.add("staged",
                  {"",
                   "",
                   {component("drafter", {{"name", "ngram"}})},
@@ -65,11 +65,10 @@ Registries with_nesting() {
 TEST(ComponentOptions, AreCompletedHoweverDeep) {
   const Registries r = with_nesting();
   const json ngram = r.drafters.complete({{"name", "ngram"}});
-  EXPECT_EQ(r.drafters.complete({{"name", "cascade"}}), (json{{"name", "cascade"}, {"inner", ngram}}));
+  EXPECT_EQ(r.drafters.complete({{"name", "staged"}}), (json{{"name", "staged"}, {"inner", ngram}}));
   json longer = ngram;
   longer["longest"] = 7;
-  const json deep{{"name", "cascade"},
-                  {"inner", {{"name", "cascade"}, {"inner", {{"name", "ngram"}, {"longest", 7}}}}}};
+  const json deep{{"name", "staged"}, {"inner", {{"name", "staged"}, {"inner", {{"name", "ngram"}, {"longest", 7}}}}}};
   const json whole = r.drafters.complete(deep);
   EXPECT_EQ(whole.at("inner").at("inner"), longer);
   EXPECT_EQ(r.drafters.complete(whole), whole);
@@ -81,16 +80,15 @@ TEST(ComponentOptions, AreCompletedHoweverDeep) {
 TEST(ComponentOptions, AreCheckedHoweverDeep) {
   const Registries r = with_nesting();
   const auto refusal = [&](const json& inner) {
-    return sentence_of([&] { (void)r.drafters.complete({{"name", "cascade"}, {"inner", inner}}); });
+    return sentence_of([&] { (void)r.drafters.complete({{"name", "staged"}, {"inner", inner}}); });
   };
-  EXPECT_EQ(refusal("ngram"), "option 'inner' of drafter 'cascade' must be drafter (the inner one), not \"ngram\"");
-  EXPECT_TRUE(says(refusal({{"name", "ngra"}}), "option 'inner' of drafter 'cascade': unknown drafter 'ngra'"));
-  EXPECT_TRUE(says(refusal({{"longest", 2}}), "option 'inner' of drafter 'cascade': a drafter needs a name"));
-  EXPECT_TRUE(says(refusal({{"name", "ngram"}, {"longst", 2}}), "option 'inner' of drafter 'cascade': ", "'longst'"));
+  EXPECT_EQ(refusal("ngram"), "option 'inner' of drafter 'staged' must be drafter (the inner one), not \"ngram\"");
+  EXPECT_TRUE(says(refusal({{"name", "ngra"}}), "option 'inner' of drafter 'staged': unknown drafter 'ngra'"));
+  EXPECT_TRUE(says(refusal({{"longest", 2}}), "option 'inner' of drafter 'staged': a drafter needs a name"));
+  EXPECT_TRUE(says(refusal({{"name", "ngram"}, {"longst", 2}}), "option 'inner' of drafter 'staged': ", "'longst'"));
   EXPECT_TRUE(says(refusal({{"name", "draft_model"}}), "drafter 'draft_model' needs the option 'model'"));
-  EXPECT_TRUE(
-      says(refusal({{"name", "cascade"}, {"inner", {{"name", "fixed"}}}}),
-           "option 'inner' of drafter 'cascade': option 'inner' of drafter 'cascade': unknown drafter 'fixed'"));
+  EXPECT_TRUE(says(refusal({{"name", "staged"}, {"inner", {{"name", "fixed"}}}}),
+                   "option 'inner' of drafter 'staged': option 'inner' of drafter 'staged': unknown drafter 'fixed'"));
   EXPECT_EQ(sentence_of([&] { (void)r.policies.complete({{"name", "passing"}}); }),
             "policy 'passing' needs the option 'inner' (policy: the inner one)");
 }
@@ -101,7 +99,7 @@ TEST(ComponentOptions, AreMadeByTheHost) {
   const conformance::Models models = conformance::table_models({});
   const conformance::Subject subject{
       r,
-      {{{"name", "cascade"}, {"inner", {{"name", "draft_model"}, {"model", "table:same"}}}},
+      {{{"name", "staged"}, {"inner", {{"name", "draft_model"}, {"model", "table:same"}}}},
        {{"name", "passing"}, {"inner", {{"name", "fixed"}, {"length", 3}}}},
        {{"name", "judging"}, {"inner", {{"name", "speculative_sampling"}}}}}};
   const conformance::RunOutcome outcome =
@@ -114,7 +112,7 @@ TEST(ComponentOptions, FilesAndPluginsAreThoseOfAllOfThem) {
   const ComponentFiles one = r.drafters.files({{"name", "mixed"}});
   EXPECT_EQ(one.paths, std::vector<std::string>{}) << "of a config that is not complete, what it says";
   const ComponentFiles all = r.drafters.files(r.drafters.complete(
-      {{"name", "mixed"}, {"next", {{"name", "cascade"}, {"inner", {{"name", "draft_model"}, {"model", "m"}}}}}}));
+      {{"name", "mixed"}, {"next", {{"name", "staged"}, {"inner", {{"name", "draft_model"}, {"model", "m"}}}}}}));
   EXPECT_EQ(all.paths, std::vector<std::string>{"s.bin"});
   EXPECT_EQ(all.plugins, (std::set<std::string>{"", "lib.so", "mixed.so"}));
   ASSERT_EQ(all.models.size(), 1u);
@@ -126,7 +124,7 @@ TEST(ComponentOptions, BelongToTheRegistriesThatAreAsked) {
   const Registries before = r;
   Entry<Drafter> entry = r.drafters.find({{"name", "ngram"}});
   r.drafters.add("new", entry);
-  const json with_new{{"name", "cascade"}, {"inner", {{"name", "new"}}}};
+  const json with_new{{"name", "staged"}, {"inner", {{"name", "new"}}}};
   EXPECT_EQ(sentence_of([&] { (void)r.drafters.complete(with_new); }), "");
   EXPECT_TRUE(says(sentence_of([&] { (void)before.drafters.complete(with_new); }), "unknown drafter 'new'"));
   const Registry<Drafter> copy = r.drafters;

@@ -18,7 +18,8 @@ TEST(Traits, BeginWithTheLeast) {
   const Needs needs;
   EXPECT_TRUE(needs.proposes.empty() && needs.hidden.empty());
   EXPECT_EQ(needs.ranks, 0);
-  EXPECT_FALSE(needs.learns || needs.confidence || needs.waits);
+  EXPECT_FALSE(needs.learns || needs.confidence || needs.waits || needs.below_drafts || needs.own_trees);
+  EXPECT_FALSE(needs.races);
   const Soundness sound;
   EXPECT_TRUE(sound.takes.empty() && !sound.induced);
   EXPECT_TRUE(sound.exact() && !sound.path_identical());
@@ -145,6 +146,39 @@ TEST(Traits, OfAPartThatNothingServesAreRefused) {
             "the drafter 'inner' needs -1 ranks (Needs::ranks); it must be 0 or more");
 }
 
+// An engine gives ranks, hidden states and views to its drafter, whoever names another one.
+TEST(Traits, OfADrafterWithinAnotherKindAreRefusedWhereTheEngineGivesThemToItsDrafterAlone) {
+  Stated r;
+  r.add(r.policies, "outer", {kDrafterPart}, Budget{3, 1});
+  r.add(r.verifiers, "outer", {kDrafterPart}, {.takes = {Drawn::chain}});
+  r.add(r.drafters, "ranks", {}, {.ranks = 1});
+  r.add(r.drafters, "states", {}, {.hidden = {1}});
+  r.add(r.drafters, "views", {}, {.views_target = true});
+  r.add(r.drafters, "learns", {}, {.learns = true, .waits = true});
+  const auto of = [&](const char* drafter) { return json{{"name", "outer"}, {"inner", {{"name", drafter}}}}; };
+  for (const char* drafter : {"ranks", "states", "views"}) {
+    EXPECT_TRUE(says(sentence_of([&] { (void)r.policies.traits(of(drafter), {}); }), "within a policy or a verifier"));
+    EXPECT_TRUE(says(sentence_of([&] { (void)r.verifiers.traits(of(drafter), {}); }), "within a policy or a verifier"));
+  }
+  EXPECT_TRUE(r.policies.traits(of("learns"), {}).learns);
+}
+
+// All verifiers inside a drafter judge tokens of one path, which are drawn in one way.
+TEST(Traits, OfADrafterWithAnInnerVerifierAreThatItsDrawsAreRacesOrNot) {
+  Stated r;
+  r.add(r.verifiers, "races", {}, {.takes = {}, .race = true});
+  r.add(r.verifiers, "draws", {}, {.takes = {}});
+  r.add(r.drafters, "outer", {kDrafterPart, kVerifierPart}, {});
+  const auto of = [](const char* verifier, const json& inner = nullptr) {
+    return json{{"name", "outer"}, {"verifier", {{"name", verifier}}}, {"inner", inner}};
+  };
+  EXPECT_EQ(r.needs({{"name", "outer"}}).races, std::nullopt);
+  EXPECT_EQ(r.needs(of("races")).races, true);
+  EXPECT_EQ(r.needs(of("draws")).races, false);
+  EXPECT_EQ(r.needs(of("races", of("races"))).races, true);
+  EXPECT_TRUE(says(sentence_of([&] { (void)r.needs(of("draws", of("races"))); }), "would be drawn in two ways"));
+}
+
 const ComponentConfigs kThree{{{"name", "d"}}, {{"name", "p"}}, {{"name", "v"}}};
 
 TEST(Pairing, EveryKindOfNodeMustBeTaken) {
@@ -156,6 +190,18 @@ TEST(Pairing, EveryKindOfNodeMustBeTaken) {
   EXPECT_EQ(refusal({Drawn::certain, Drawn::independent}, {Drawn::certain, Drawn::chain}),
             "the verifier 'v' is not sound for the drafter 'd', whose nodes are drawn 'independent', while it takes "
             "those drawn 'certain, chain'; choose another verifier or drafter");
+}
+
+TEST(Pairing, AnInnerVerifierDrawsAsTheOuterOne) {
+  for (const bool inner : {false, true})
+    for (const bool outer : {false, true}) {
+      const std::string why =
+          sentence_of([&] { expect_sound(kThree, Needs{.races = inner}, Soundness{.takes = {}, .race = outer}); });
+      EXPECT_EQ(why.empty(), inner == outer) << why;
+      if (inner != outer) {
+        EXPECT_TRUE(says(why, "the drafter 'd' has an inner verifier", "the verifier 'v'"));
+      }
+    }
 }
 
 TEST(Pairing, ConfidenceMustBeServed) {

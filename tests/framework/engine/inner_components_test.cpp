@@ -145,5 +145,17 @@ TEST_F(InnerComponents, PartsThatNeedSomethingAreNamedByAnOption) {
   EXPECT_TRUE(says(sentence([&] { engine(); }), "the policy 'inner' is part of another component"));
 }
 
+// What the drafter's options name serves the drafter: a policy that makes it too, unnamed, would get nothing of it.
+TEST_F(InnerComponents, PartsAreNamedByTheComponentThatMakesThem) {
+  draft_with({.proposes = {Drawn::certain}, .ranks = 1}, {.proposes = {Drawn::certain}});
+  EXPECT_EQ(finished().finish, Finish::length);
+  registries.policies.replace("making", entry_that<LengthPolicy>(states(Budget{3, 2}), [](const json&, Host& host) {
+                                (void)host.drafter({{"name", "inner"}});
+                                return std::make_unique<AlwaysTwo>();
+                              }));
+  configs.policy = {{"name", "making"}};
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "the drafter 'inner' is part of another component"));
+}
+
 }  // namespace
 }  // namespace foretoken::test

@@ -1,16 +1,15 @@
-#include "framework/engine/draft_readback.h"
+#include "framework/cache/draft_readback.h"
 
 #include <limits>
 
 namespace foretoken {
 
-void DraftReadback::fetch(const Plan& plan, std::span<const DraftTree> trees,
+void DraftReadback::fetch(std::span<const SequenceId> sequences, std::span<const DraftTree> trees,
                           std::span<const std::shared_ptr<CachedModel>> caches) {
   unread_.clear();
   for (std::size_t i = 0; i < trees.size(); ++i)
     for (const auto& c : caches)
-      c->cache().take_unread(plan.scheduled[i].active->sequence.id,
-                             {trees[i].known.data<Token>(), std::size_t(trees[i].nodes)}, unread_);
+      c->cache().take_unread(sequences[i], {trees[i].known.data<Token>(), std::size_t(trees[i].nodes)}, unread_);
   const std::int64_t n = std::int64_t(unread_.size());
   if (n == 0) return;
   addresses_.begin(n * 12 + 2 * Staging::kAlignment);

@@ -336,20 +336,20 @@ class Program(InFolder):
         (model / "config.json").write_text(json.dumps({**config, "architectures": ["MambaForCausalLM"]}))
         refused("MambaForCausalLM")
 
-    def test_another_vocabulary_is_recorded(self):
+    def test_a_vocabulary_without_a_common_token_is_recorded(self):
         model = self.here / "model"
         model.mkdir()
-        for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        for name in ("config.json", "model.safetensors"):
             (model / name).write_bytes((MODELS / "draft" / name).read_bytes())
-        tokenizer = json.loads((model / "tokenizer.json").read_text())
-        vocabulary = tokenizer["model"]["vocab"]
-        first, second = [name for name, token in vocabulary.items() if token in (300, 301)]
-        vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
-        (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+        words = {chr(0x4e00 + i): i for i in range(4096)}
+        (model / "tokenizer.json").write_text(json.dumps({
+            "model": {"type": "BPE", "unk_token": chr(0x4e00), "merges": [], "vocab": words},
+            "added_tokens": [{"id": 0, "content": chr(0x4e00), "special": True}],
+            "pre_tokenizer": {"type": "Metaspace"}, "decoder": {"type": "Metaspace"}}))
         status, _, err = self.run_it("run", self.sweep({"/drafter/model": [str(model), "experiments/models/draft"]}),
                                      "--keep-going")
         self.assertEqual(status, 1)
-        self.assertIn("vocabulary", err)
+        self.assertIn("no token in common", err)
         self.assertEqual(
             [("error" in line, "repeats" in line) for line in self.lines()], [(True, False), (False, True)]
         )

@@ -13,7 +13,9 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-Words split(const json& spec, const std::string& text) { return PreTokenizer::load(spec, "test").split(text, TextPlace::beginning); }
+Words split(const json& spec, const std::string& text) {
+  return PreTokenizer::load(spec, "test").split(text, TextPlace::beginning);
+}
 json by(const std::string& behavior, const std::string& regex, bool invert = false) {
   return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", invert}};
 }

@@ -50,7 +50,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = 
     {std::regex("^xxhash.*"), {"framework/", "experiments/", "tests/framework/"}},
     {std::regex("^(lzma|zlib).*"), {"experiments/report/", "tests/experiments/"}},
     {std::regex("^boost/.*"), {"experiments/", "tests/"}},
-    {std::regex("^(CLI|spdlog)/.*"), {"experiments/"}},
+    {std::regex("^(CLI|spdlog)/.*"), {"experiments/", "tests/experiments/"}},
     {std::regex("^gtest/.*"), {"tests/"}},
     {std::regex("^foretoken/.*"), {"drafters/", "verifiers/", "tests/plugins/"}},  // what plugins include
 };

@@ -345,7 +345,8 @@ TEST(ParityTable, misses_no_operation) {
   std::set<std::string> operations = names(text("/kernels/backend.h"), R"(\n  virtual [^~(]*?(\w+)\()");
   const std::set<std::string> tested =
       names(text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/running_test.cpp") +
-                text("/tests/kernels/distributions_test.cpp") + text("/tests/kernels/siblings_test.cpp"),
+                text("/tests/kernels/distributions_test.cpp") + text("/tests/kernels/siblings_test.cpp") +
+                text("/tests/kernels/selection_test.cpp"),
             R"(TEST_P\(Parity\w*, (\w+)\))");
   for (const char* no_operation : {"name", "description", "device", "chance", "free_memory", "measure_speed"})
     EXPECT_EQ(operations.erase(no_operation), 1u) << no_operation;

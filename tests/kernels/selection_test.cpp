@@ -31,7 +31,7 @@ double bound(const KvLayer& kv, std::int32_t page, bool greatest, int head, int 
                                 : double(float(reinterpret_cast<const bf16*>(p)[at]));
 }
 
-struct Selecting : ::testing::TestWithParam<std::string> {
+struct ParityOfPages : ::testing::TestWithParam<std::string> {
   std::unique_ptr<Backend> backend =
       GetParam() == "reference" ? make_reference_backend() : make_cpu_backend(2, GetParam());
 
@@ -46,7 +46,8 @@ struct Selecting : ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(Selecting, BoundsAreTheLeastAndTheGreatestOfAPage) {
+// The least and the greatest of a page.
+TEST_P(ParityOfPages, bound_pages) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
     const Cache cache = filled(dtype);
     for (const KvLayer& kv : cache.layers)
@@ -66,7 +67,7 @@ TEST_P(Selecting, BoundsAreTheLeastAndTheGreatestOfAPage) {
 }
 
 // The pages of the highest scores, in the order of the candidates; all, and none; a table without rows or candidates.
-TEST_P(Selecting, TakesTheHighestScores) {
+TEST_P(ParityOfPages, select_pages) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::e4m3}) {
     const Cache cache = filled(dtype);
     const std::vector<ScenarioRow> rows{chain_row(0, 30), {2, 20, 44, 20, {0b101}}, {2, 22, 45, 20, {0b110}}};
@@ -113,7 +114,7 @@ TEST_P(Selecting, TakesTheHighestScores) {
   }
 }
 
-TEST_P(Selecting, TakesTheFirstOfEqualScores) {
+TEST_P(ParityOfPages, TakesTheFirstOfEqualScores) {
   Cache cache(1, kSlots, kRows, kKvHeads, kSize, DType::bf16);
   const std::vector<std::int32_t> all(cache.tables.row<std::int32_t>(0), cache.tables.row<std::int32_t>(0) + 8);
   std::vector<ScenarioRow> rows;
@@ -133,7 +134,7 @@ TEST_P(Selecting, TakesTheFirstOfEqualScores) {
 }
 
 // Two pages above, three below and the others equal: of these the first ones.
-TEST_P(Selecting, TakesTheFirstOfThoseThatAreEqualAtTheCut) {
+TEST_P(ParityOfPages, TakesTheFirstOfThoseThatAreEqualAtTheCut) {
   Cache cache(1, kSlots, kRows, kKvHeads, kSize, DType::f32);
   std::vector<ScenarioRow> rows;
   for (int i = 0; i < kSlots; ++i) rows.push_back(chain_row(0, i));
@@ -152,7 +153,7 @@ TEST_P(Selecting, TakesTheFirstOfThoseThatAreEqualAtTheCut) {
       EXPECT_EQ(tables.row<std::int32_t>(h)[i], table[page]) << h << ", " << i;
 }
 
-TEST_P(Selecting, HeadsAttendToTheirOwnTables) {
+TEST_P(ParityOfPages, HeadsAttendToTheirOwnTables) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
     const Cache cache = filled(dtype);
     std::vector<ScenarioRow> rows{chain_row(0, 20), chain_row(0, 24)};
@@ -171,14 +172,14 @@ TEST_P(Selecting, HeadsAttendToTheirOwnTables) {
   }
 }
 
-TEST_P(Selecting, NeedsRoomForBounds) {
+TEST_P(ParityOfPages, NeedsRoomForBounds) {
   Cache cache(1, kSlots, kRows, kKvHeads, kSize, DType::bf16);
   cache.layers[0].bounds = 0;
   const std::int32_t page = 0;
   EXPECT_THROW(backend->bound_pages(cache.layers, {&page, 1}), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Selecting, ::testing::Values("reference", "", "scalar"),
+INSTANTIATE_TEST_SUITE_P(Backends, ParityOfPages, ::testing::Values("reference", "", "scalar"),
                          [](const auto& info) { return info.param.empty() ? "best" : info.param; });
 
 }  // namespace

@@ -34,8 +34,15 @@ class QuantizedCache : public ::testing::TestWithParam<Case> {
       backend = std::make_unique<ReferenceBackend>();
     models = tiny_models(*backend, GetParam().models);
   }
-  // Drafters of every kind: trees and chains of a model, and those without one.
-  static std::vector<Subject> all() { return subjects(all_registries(), 3); }
+  // Drafters of every kind: trees and chains of a model, and those without one. What selects pages refuses a window.
+  std::vector<Subject> all() const {
+    std::vector<Subject> found = subjects(all_registries(), 3);
+    if (models.target->info().kv.window("") > 0)
+      std::erase_if(found, [](const Subject& s) {
+        return s.registries.drafters.traits(s.configs.drafter, ModelInfo()).page_bounds;
+      });
+    return found;
+  }
   std::vector<TestRequest> requests(int count, std::uint64_t seed) const {
     auto all = random_requests(count, models.target->info().vocab, 16, 14, seed);
     for (std::size_t i = 2; i < all.size(); i += 2)  // common beginnings, so that prefixes are found

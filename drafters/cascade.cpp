@@ -15,8 +15,8 @@
 // Draws of the inner round at depth m are named within(m / 8).within(m % 8) of the request's draws: no two rounds share
 // any, those of the inner drafter and those of its verifier have different roles.
 //
-// The rows of a request are for the tokens that a model lacks when the round begins. Later inner rounds read what those
-// before emitted: in all at most the chain's tokens, in each model.
+// The rows of a request are for the tokens that a model lacks when the round begins, whichever inner round asks it
+// first. Besides, each model reads the tokens of the chain once.
 #include <algorithm>
 #include <unordered_map>
 
@@ -74,7 +74,7 @@ class Cascade : public Drafter {
   void observe_step(const StepReport& report) override { inner_.observe_step(report); }
   std::string notice() const override { return inner_.notice(); }
   void forget(const Sequence& sequence) override {
-    inner_.forget(sequence), middle_.forget(sequence), paths_.erase(sequence.id);
+    paths_.erase(sequence.id), inner_.forget(sequence), middle_.forget(sequence);
   }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -186,7 +186,8 @@ class Cascade : public Drafter {
   }
 
   // What a model may read of a path that the inner rounds before have extended.
-  static int rows_of(const Chain& c) { return c.drawn() > 0 ? c.length + 1 : c.request->rows; }
+  // A model that no round before has asked lacks what it lacked at first, too.
+  static int rows_of(const Chain& c) { return c.request->rows + c.drawn(); }
 
   DraftRequest inner_request(const Chain& c) const {
     DraftRequest r = *c.request;
@@ -248,7 +249,10 @@ class Cascade : public Drafter {
 
   // Appends what an inner round emitted; its tree's root has row `root` of q. Whether the chain goes on.
   bool take(const Chain& c, const Verdict& v, const Distributions& q, const std::vector<bool>& sure, int root) const {
-    if (v.next < 0) return false;
+    // A chain without what this round has emitted would depend on it.
+    if (v.next < 0)
+      throw Error("the model " + middle_.info().name + " or " + inner_.who(0) +
+                  " of the drafter 'cascade' gave probabilities that are not finite; give its weights another type");
     for (int k = 0; k <= v.length && c.left() > 0; ++k) {
       const int row = root + (k > 0 ? v.path[k - 1] : 0);
       if (!sure[std::size_t(row)]) return false;
@@ -277,7 +281,7 @@ class Cascade : public Drafter {
 void unite_cascade(Needs&, std::span<const Needs> parts, const nlohmann::json& o) {
   const Needs& inner = parts.front();
   const std::string name = o.at("inner").at("name").dump();
-  if (!inner.below_drafts)
+  if (!inner.below_drafts || inner.ranks > 0 || !inner.hidden.empty())
     throw Error("the drafter 'cascade' has the inner drafter " + name +
                 ", which cannot draft below tokens that the target has not verified (Needs::below_drafts); choose a "
                 "lookup without memory, a draft model, or a part of the target");

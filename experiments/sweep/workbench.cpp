@@ -154,7 +154,7 @@ std::shared_ptr<Model> Workbench::model_beside(const ModelInfo& target, const Mo
   const auto map = map_between(target, made->info(), own, run, beside);
   if (!map) return made;
   Loaded& read = models_[model_key(device, own, beside) + "|" + std::to_string(target.vocabulary) + "|" +
-                         std::to_string(target.vocab)];
+                         std::to_string(target.vocab) + "|" + target.name];
   if (!read.model) read.model = std::make_shared<TranslatedModel>(device, std::move(made), map, target);
   read.used = true;
   return read.model;

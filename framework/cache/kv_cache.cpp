@@ -142,7 +142,7 @@ void KvCache::keep_path(const Sequence& sequence, Held& held, int limit) {
   pool_.moves().end(layers_);
   if (sequence.speculates())
     return held.keep(std::move(path),
-                     keeps() ? std::max(0, std::min(kept, sequence.verified - skip_) - held.confirmed) : 0);
+                     keeps() ? std::max(0, std::min(kept, sequence.verified - skip_ - 1) - held.confirmed) : 0);
   // A stop rule may have cut the sequence below what was confirmed.
   held.confirmed = std::min(kept, limit);
   held.retract();

@@ -229,6 +229,9 @@ Weight unpack_sparse(const Parts& parts) {
     for (std::int64_t k = 0; k < w.in; k += 4)
       if (std::popcount(unsigned(w.kept.row<std::uint8_t>(o)[k / 8] >> k % 8) & 15u) != 2)
         parts.refuse("bitmask", "does not name two of each four inputs; download the checkpoint again, or prune anew");
+  for (std::int64_t o = 0; w.in % 8 != 0 && o < w.out; ++o)
+    if (w.kept.row<std::uint8_t>(o)[w.in / 8] >> 4 != 0)
+      parts.refuse("bitmask", "has bits behind the last input; download the checkpoint again, or prune anew");
   return w;
 }
 

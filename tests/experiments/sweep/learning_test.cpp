@@ -247,7 +247,7 @@ TEST_F(RunsThatLearn, RefuseToKnowOthersWhereNoneAreLeftOutOrOneComesAgain) {
   const json twice =
       others({{"workload", {{"skip", 2}, {"limit", 12}, {"prompts", (folder.path() / "p.jsonl").string()}}}});
   EXPECT_TRUE(says(measure_run(runs(twice)[0], bench, "", [](double) {}).value("error", ""),
-                   "the prompts 1 and 14 of the workload are equal", "take one of them out"));
+                   "the prompts 1 and 14 of the workload begin equally", "take one of them out"));
 }
 
 // Draws nothing and says what it was made with.

@@ -46,6 +46,29 @@ TEST_F(ReadSequencesTest, a_sequence_that_was_cut_is_read_anew) {
   EXPECT_EQ(read.of(s).tokens, (std::vector<Token>{0, 2, 0, 1}));
 }
 
+// Tokens that may be taken back are read behind those that stay, and those in their place anew.
+TEST_F(ReadSequencesTest, a_path_may_be_taken_back) {
+  Sequence s = sequence_of({0, 1, 0, 3, 3}, 3);
+  const std::vector<Token> own = read.of(s).tokens;
+  const int kept = int(own.size());
+  ASSERT_NE(kept, s.length()) << "otherwise this tests less";
+  EXPECT_EQ(read.of(s).verified, -1);
+  for (const std::vector<Token>& path : {std::vector<Token>{3, 3}, {1}, {}, {2, 3, 0}}) {
+    Sequence below = s;
+    below.verified = s.length();
+    below.tokens.insert(below.tokens.end(), path.begin(), path.end());
+    Sequence plain = below;
+    plain.verified = -1;
+    ReadSequences at_once{map.get()};
+    EXPECT_EQ(read.of(below).tokens, at_once.of(plain).tokens);
+    EXPECT_EQ(read.of(below).verified, kept) << "counted in the model's own tokens";
+  }
+  EXPECT_EQ(read.of(s).tokens, own);
+  s.tokens.push_back(2);
+  s.verified = s.length();
+  EXPECT_EQ(read.of(s).verified, kept + 1);
+}
+
 TEST_F(ReadSequencesTest, an_id_that_was_forgotten_is_another_sequence) {
   (void)read.of(sequence_of({0, 2, 3}, 2));
   read.forget(1);

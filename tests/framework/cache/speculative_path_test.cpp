@@ -53,12 +53,12 @@ TEST_F(SpeculativePath, keeps_its_rows_pending_as_a_chain) {
   EXPECT_EQ(key(cache, 3), 48);
   EXPECT_EQ(key(cache, 4), 53);
   const KvCache::Held& held = cache.held(1);
-  EXPECT_EQ(held.confirmed, 3) << "the sequence's own tokens alone";
-  EXPECT_EQ(held.path, 2);
+  EXPECT_EQ(held.confirmed, 2) << "the sequence's own tokens alone, without the last, as where there is no path";
+  EXPECT_EQ(held.path, 3);
   EXPECT_EQ(held.rows(), 5);
-  EXPECT_EQ(held.row_layout(1).slot, 4);
-  EXPECT_EQ(held.row_layout(1).position, 4);
-  EXPECT_EQ(held.row_layout(1).visible, 5) << "a chain sees all before it, and itself";
+  EXPECT_EQ(held.row_layout(1).slot, 3);
+  EXPECT_EQ(held.row_layout(1).position, 3);
+  EXPECT_EQ(held.row_layout(1).visible, 4) << "a chain sees all before it, and itself";
   cache.check();
   // The next round goes on behind it.
   const int next = feed(cache, s, held.path - 1, {1});
@@ -79,6 +79,17 @@ TEST_F(SpeculativePath, is_taken_back_as_far_as_the_sequence_differs) {
   EXPECT_EQ(cache.held(1).path, 0);
   EXPECT_EQ(cache.held(1).pending.size(), 0u);
   EXPECT_EQ(pool.in_use(), 1) << "pages held = ceil(4 / 4)";
+}
+
+// A round that is begun again feeds the sequence's last token once more, never to a page that others may have found.
+TEST_F(SpeculativePath, leaves_the_last_token_of_the_sequence_unconfirmed) {
+  const Sequence s = sequence({5, 6, 7, 8});
+  cache.settle(with(s, {}));
+  feed(cache, s, feed(cache, s, -1, {5, 6, 7, 8}), {3, 1});
+  cache.settle(with(s, {3, 1, 2}));
+  EXPECT_EQ(cache.held(1).confirmed, 3);
+  EXPECT_EQ(cache.held(1).indexed, 0);
+  EXPECT_EQ(cache.settle(s), 3);
 }
 
 // Else another request's pages could decide how a path goes on.

@@ -22,6 +22,22 @@ TEST(Sparse24, KeepsTheTwoGreatestOfFour) {
   EXPECT_EQ(copy_of({1.00390625f, 0, 0, 1}), (std::vector<float>{1, 0, 0, 1})) << "bf16 numbers";
 }
 
+// The bits as published checkpoints have them: the first input is the lowest bit of the first byte.
+TEST(Sparse24, HasTheBitsOfPublishedCheckpoints) {
+  const Weight w = pruned(Weight::dense(row_of({1, -3, 2, 0.5f, -4, 0, 0, 3, 0, 0, 5, 6})), {});
+  EXPECT_EQ(*w.kept.row<std::uint8_t>(0), 0x96);
+  EXPECT_EQ(w.kept.row<std::uint8_t>(0)[1], 0x0c);
+  std::vector<float> values;
+  for (const bf16 v : w.values.values<bf16>()) values.push_back(float(v));
+  EXPECT_EQ(values, (std::vector<float>{-3, 2, -4, 3, 5, 6}));
+}
+
+TEST(Sparse24, RefusesGroupsAndNormsOfAnotherSize) {
+  const Weight dense = Weight::dense(random_tensor({2, 12}, 1));
+  EXPECT_TRUE(says(sentence_of([&] { quantize(dense, formats::sparse24(), 3); }), "groups of 3", "sparse24"));
+  EXPECT_TRUE(says(sentence_of([&] { pruned(dense, std::vector<float>(11, 1.0f)); }), "11 norms", "12 inputs"));
+}
+
 // Wanda: |w| times the norm of the input.
 TEST(Sparse24, WeighsByTheNormsOfTheInputs) {
   EXPECT_EQ(copy_of({1, -3, 2, 0.5f}, {5, 0, 1, 20}), (std::vector<float>{1, 0, 0, 0.5f}));

@@ -94,9 +94,10 @@ void expect_no_prompt_twice(const std::vector<Job>& before, const std::vector<Jo
     for (const Job& job : *list) {
       if (job.after >= 0) continue;
       if (const auto [known, fresh] = numbers.try_emplace(job.request.prompt, job.prompt); !fresh)
-        throw Error("the prompts " + std::to_string(known->second + 1) + " and " + std::to_string(job.prompt + 1) +
-                    " of the workload begin equally, but with \"others\" of '/workload/start' no prompt is served twice; " +
-                    "take one of them out of the file");
+        throw Error(
+            "the prompts " + std::to_string(known->second + 1) + " and " + std::to_string(job.prompt + 1) +
+            " of the workload begin equally, but with \"others\" of '/workload/start' no prompt is served twice; " +
+            "take one of them out of the file");
     }
 }
 

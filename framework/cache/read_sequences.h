@@ -1,5 +1,6 @@
 // The sequences as a model of another vocabulary reads them: in other tokens, of which there may be more or fewer. What
-// is read follows from a sequence's tokens and the end of its prompt alone, and never changes while it grows. This module must not know caches.
+// is read follows from a sequence's tokens and the end of its prompt alone, and never changes while it grows. This
+// module must not know caches.
 #pragma once
 #include <unordered_map>
 

@@ -119,13 +119,8 @@ Block blocks_of(const WeightFormat& format, std::int64_t out, std::int64_t in, i
 }
 
 Weight quantize(const Weight& dense, const WeightFormat& format, int group, const ForShares& shares) {
-  if (format.coding() == Coding::sparse) {
-    if (group > 0 && group != format.block(dense.out, dense.in).inputs)
-      throw Error("a matrix is to be pruned in groups of " + std::to_string(group) + " inputs, but the format " +
-                  format.name() + " (" + format.meaning() + ") has groups of its own; give none");
-    return pruned(dense, {}, shares);
-  }
   const Block block = blocks_of(format, dense.out, dense.in, group);
+  if (format.coding() == Coding::sparse) return pruned(dense, {}, shares);
   const std::vector<GroupScale> scales = fitted(dense, format, block, shares);
   const bool zeros = std::ranges::any_of(scales, [](const GroupScale& s) { return s.zero != 0; });
   Weight like;

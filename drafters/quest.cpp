@@ -35,20 +35,18 @@ PageChoice selected(int budget) {
 }  // namespace
 
 Entry<Drafter> quest() {
-  return {"the target itself on the pages of its cache whose keys may match each query best",
-          "arXiv 2406.10774, 2404.11912",
-          with_growth_options({{"budget", "integer", 1024,
-                                "positions that each layer and kv head reads, in whole pages, and what is newer than "
-                                "the last whole page",
-                                false, 1, 1 << 30}}),
-          [](const nlohmann::json& o, Host& host) {
-            (void)quest_needs(o, host.target());
-            return part_drafter(o, "quest", {}, host, selected(o.at("budget")));
-          },
-          quest_needs,
-          {{{"budget", 2}, {"temperature", 0.5}},
-           {{"budget", 4}, {"growth", "tree"}, {"shape", {2, 1}}, {"cut", true}, {"draws", "without_replacement"}},
-           {{"budget", 5}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+  return {
+      "the target itself on the pages of its cache whose keys may match each query best",
+      "arXiv 2406.10774, 2404.11912",
+      with_growth_options({{"budget", "integer", 1024,
+                            "positions that each layer and kv head reads, in whole pages, and what is newer than "
+                            "the last whole page",
+                            false, 1, 1 << 30}}),
+      [](const nlohmann::json& o, Host& host) { return part_drafter(o, "quest", {}, host, selected(o.at("budget"))); },
+      quest_needs,
+      {{{"budget", 2}, {"temperature", 0.5}},
+       {{"budget", 4}, {"growth", "tree"}, {"shape", {2, 1}}, {"cut", true}, {"draws", "without_replacement"}},
+       {{"budget", 5}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
 }
 
 }  // namespace foretoken

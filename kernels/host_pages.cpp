@@ -10,34 +10,26 @@
 #include "kernels/cache_codes.h"
 #include "kernels/error.h"
 #include "kernels/host_backend.h"
+#include "kernels/host_keys.h"
 #include "kernels/selected_pages.h"
 
 namespace foretoken {
 namespace {
 
-// Number `i` of the key of a kv head in row `row` of a page.
-float key_number(const KvLayer& kv, const std::byte* page, int head, int row, int i) {
-  const std::int64_t at = (std::int64_t(head) * kv.page_rows + row) * kv.head_size + i;
-  const std::byte* keys = page + kv.keys;
-  if (has_scales(kv.dtype))
-    return reinterpret_cast<const float*>(page + kv.key_scales)[head * kv.page_rows + row] *
-           number_of(kv.dtype, keys[at]);
-  return kv.dtype == DType::bf16 ? float(reinterpret_cast<const bf16*>(keys)[at])
-                                 : reinterpret_cast<const float*>(keys)[at];
-}
-
 template <class T> void bound_page(const KvLayer& kv, std::byte* page) {
+  const std::size_t size = std::size_t(kv.head_size);
   T* const least = reinterpret_cast<T*>(page + kv.bounds);
   T* const greatest = least + kv.kv_heads * kv.head_size;
-  for (int h = 0; h < kv.kv_heads; ++h)
-    for (int i = 0; i < kv.head_size; ++i) {
-      float low = std::numeric_limits<float>::infinity(), high = -low;
-      for (int row = 0; row < kv.page_rows; ++row) {
-        const float x = key_number(kv, page, h, row, i);
-        low = std::fmin(low, x), high = std::fmax(high, x);
-      }
-      least[h * kv.head_size + i] = T(low), greatest[h * kv.head_size + i] = T(high);
+  std::vector<float> key(size), low, high;
+  for (int h = 0; h < kv.kv_heads; ++h) {
+    low.assign(size, std::numeric_limits<float>::infinity()), high.assign(size, -low.front());
+    for (int row = 0; row < kv.page_rows; ++row) {
+      read_key(kv, page, row, h, key.data());
+      for (std::size_t i = 0; i < size; ++i) low[i] = std::fmin(low[i], key[i]), high[i] = std::fmax(high[i], key[i]);
     }
+    std::ranges::transform(low, least + h * kv.head_size, [](float x) { return T(x); });
+    std::ranges::transform(high, greatest + h * kv.head_size, [](float x) { return T(x); });
+  }
 }
 
 // sum_i max(q_i least_i, q_i greatest_i), eight sums in turn.
@@ -74,6 +66,19 @@ std::vector<int> highest(const std::vector<std::uint32_t>& scores, int chosen) {
 }
 
 }  // namespace
+
+void read_key(const KvLayer& kv, const std::byte* page, int row, int head, float* to) {
+  const std::int64_t at = std::int64_t(head) * kv.page_rows + row;
+  const std::byte* const p = page + kv.keys + at * kv.head_size * size_of(kv.dtype);
+  if (has_scales(kv.dtype)) {
+    const float scale = reinterpret_cast<const float*>(page + kv.key_scales)[at];
+    for (int i = 0; i < kv.head_size; ++i) to[i] = scale * number_of(kv.dtype, p[i]);
+  } else if (kv.dtype == DType::bf16) {
+    for (int i = 0; i < kv.head_size; ++i) to[i] = float(reinterpret_cast<const bf16*>(p)[i]);
+  } else {
+    std::copy_n(reinterpret_cast<const float*>(p), kv.head_size, to);
+  }
+}
 
 void expect_bounds(const KvLayer& kv) {
   if (kv.bounds == 0)

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cache_codes.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/host_keys.h"
 
 namespace foretoken {
 namespace {
@@ -23,21 +23,6 @@ bool attends(const Layout& layout, int row, std::int32_t slot) {
   if (behind < 0) return true;
   return behind < 64 * layout.words &&
          (layout.ancestors.row<std::uint64_t>(row)[behind / 64] >> (behind % 64) & 1u) != 0;
-}
-
-// One key of a kv head as f32.
-void read_key(const KvLayer& kv, const std::int32_t* table, std::int32_t slot, int head, float* to) {
-  const std::byte* p =
-      slot_address(kv, kv.keys, table, slot) + std::int64_t(head) * kv.page_rows * kv.head_size * size_of(kv.dtype);
-  if (has_scales(kv.dtype)) {
-    const float scale = reinterpret_cast<const float*>(
-        slot_address(kv, {kv.key_scales, 4}, table, slot))[std::int64_t(head) * kv.page_rows];
-    for (int i = 0; i < kv.head_size; ++i) to[i] = scale * number_of(kv.dtype, p[i]);
-  } else if (kv.dtype == DType::bf16) {
-    for (int i = 0; i < kv.head_size; ++i) to[i] = float(reinterpret_cast<const bf16*>(p)[i]);
-  } else {
-    std::copy_n(reinterpret_cast<const float*>(p), kv.head_size, to);
-  }
 }
 
 // Sixteen sums in turn: of vectors, and in an order that depends on the head's size alone.
@@ -63,7 +48,10 @@ std::vector<double> mass_of(std::vector<MassQuery>& queries, const KvLayer& kv, 
     bool read = false;
     for (MassQuery& query : queries) {
       if (!attends(layout, query.row, slot)) continue;
-      if (!read) read_key(kv, table, slot, head, key.data()), read = true;
+      if (!read) {
+        const std::byte* const page = kv.pool.row<std::byte>(table[slot / kv.page_rows]);
+        read_key(kv, page, slot % kv.page_rows, head, key.data()), read = true;
+      }
       query.scores[std::size_t(slot)] = scale * dot_of(query.q, key.data(), kv.head_size);
     }
   }

@@ -151,7 +151,7 @@ void add_keys(CLI::App& app, const Registries& registries, Action& action) {
   const auto plugins = std::make_shared<std::vector<std::string>>();
   CLI::App* c = app.add_subcommand("keys", "every key of a run document, with type, range and default");
   add_plugins(*c, *plugins);
-  c->add_flag("--markdown", *markdown, "print the Markdown tables of experiments/README.md");
+  c->add_flag("--markdown", *markdown, "print the Markdown tables of experiments/keys.md");
   c->callback([markdown, plugins, &registries, &action] {
     action = [markdown, plugins, &registries] {
       print(describe_keys(with_plugins(registries, *plugins), *markdown));

@@ -14,7 +14,7 @@ struct GenerateOptions {
   std::string prompt;  // "-": read from standard input
   // Brackets around accepted tokens even if the output is not a terminal. The output's own are escaped: \[ \] \\ there.
   bool marks = false;
-  // Instead of the output one JSON object in the end, and no line of figures (experiments/README.md).
+  // Instead of the output one JSON object in the end, and no line of figures (experiments/results.md).
   bool json = false;
 };
 

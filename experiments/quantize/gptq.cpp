@@ -1,5 +1,5 @@
 // Work for a matrix [out, in]: in^3 / 3 for the factor, once for all matrices with the same inputs, and out * in^2 for
-// rounding, nearly all of it products in f32. experiments/README.md has the rates.
+// rounding, nearly all of it products in f32. experiments/formats.md has the rates.
 #include "experiments/quantize/gptq.h"
 
 #include <algorithm>

@@ -52,7 +52,7 @@ std::vector<std::string> plugins_of(const nlohmann::json& document);
 // that an object has twice is an Error.
 nlohmann::ordered_json read_document(const std::filesystem::path& file);
 
-// Every key with type, range, default and meaning: the tables of experiments/README.md, or lines for a terminal.
+// Every key with type, range, default and meaning: the tables of experiments/keys.md, or lines for a terminal.
 std::string describe_keys(const Registries& registries, bool markdown);
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
 // What another draft length, shape, policy or verifier would have given on a dense trace, without a model: the rounds
-// that a run would have had are walked along the recorded outputs. experiments/README.md has the formulas. This module
+// that a run would have had are walked along the recorded outputs. experiments/traces.md has the formulas. This module
 // must not know how figures are shown.
 #pragma once
 #include <optional>

@@ -1,5 +1,5 @@
 // With which probability a verifier would have accepted how much of a round of a trace. Formulas are those that a
-// verifier states (Soundness::acceptance); experiments/README.md has them. This module must not know verifiers by name,
+// verifier states (Soundness::acceptance); experiments/traces.md has them. This module must not know verifiers by name,
 // nor times.
 #pragma once
 #include <span>

@@ -184,11 +184,11 @@ TEST_F(Documents, FilesSayWhereTheMistakeIs) {
   EXPECT_EQ(read_document(folder.write("d.json", R"({"b": 1, "a": 2})")).begin().key(), "b");
 }
 
-TEST_F(Documents, ReadmeListsEveryKey) {
-  const std::string readme = read_source("experiments/README.md"), mark = "a test compares -->\n\n";
-  const auto at = readme.find(mark);
+TEST_F(Documents, ThePageOfKeysListsEveryKey) {
+  const std::string page = read_source("experiments/keys.md"), mark = "a test compares -->\n\n";
+  const auto at = page.find(mark);
   ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(readme.substr(at + mark.size()), describe_keys(registries, true)) << "run: ./foretoken keys --markdown";
+  EXPECT_EQ(page.substr(at + mark.size()), describe_keys(registries, true)) << "run: ./foretoken keys --markdown";
 }
 
 TEST_F(Documents, TheStudyOfCostsIsAboutInflatedModels) {

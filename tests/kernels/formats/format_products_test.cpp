@@ -83,7 +83,7 @@ TEST_P(FormatProducts, columns_may_have_an_order) {
     EXPECT_TRUE(same_bits(y, b->linear(x, b->prepare(dequantized(w))))) << b->description();
     EXPECT_LT(distance(y, b->linear(gathered, b->prepare(plain))), 1e-5) << b->description();
     // The copy in the order of the inputs has the same values. On the reference, which multiplies that, it has the same
-    // bits; on the CPU sums have another order, as experiments/README.md says.
+    // bits; on the CPU sums have another order, as experiments/formats.md says.
     const Tensor ordered = b->linear(x, b->prepare(in_input_order(dequantized(w))));
     EXPECT_LT(distance(y, ordered), 1e-5) << b->description();
     EXPECT_EQ(same_bits(y, ordered), b->name() == "reference") << b->description();

@@ -91,20 +91,8 @@ def peer_lines():
                    f"{len(first['llama_cpp_ms'])} turns:\n\n")
 
 
-def peer(_):
-    """How many times as long llama.cpp's steps of the demo target take."""
-    lines, said = peer_lines()
-    lines = [line for line in lines if line["model"] == "demo"]
-    formats = list(dict.fromkeys((line["dtype"], line["type"]) for line in lines))
-    ratio = {(line["step"], line["dtype"]): llama_bench.shown(line)[2] for line in lines}
-    rows = [(step, *(ratio[step, dtype] for dtype, _ in formats))
-            for step in dict.fromkeys(line["step"] for line in lines)]
-    head = ("step", *(f"{dtype} / {kind}" for dtype, kind in formats))
-    return said + (table(head, "|---|" + "---|" * len(formats), rows) if lines else "")
-
-
 def peer_times(_):
-    """The same with times, bytes and rates, of every model."""
+    """Steps of llama.cpp and of this engine: times, bytes and rates of every model and format."""
     lines, said = peer_lines()
     rows = [(line["model"], f"{line['dtype']} / {line['type']}", line["step"], *llama_bench.shown(line)[:3],
              *(f"{line[side + '_bytes'] / 1e6:.1f}" for side in ("llama_cpp", "foretoken")),
@@ -116,10 +104,11 @@ def peer_times(_):
 
 
 PAGES = {
-    "README.md": {"steps": steps, "heads": heads, "quickstart": quickstart, "peer": peer},
-    "experiments/results/cpu/README.md": {"peer_times": peer_times},
+    "README.md": {"heads": heads},
+    "experiments/results/cpu/README.md": {"quickstart": quickstart, "peer_times": peer_times},
     "experiments/results/tables.md": result_tables.TABLES,
     "experiments/results/h200/README.md": {
+        "steps": steps,
         "predicted": lambda program: result_tables.predicted(program, "h200/inflated"),
     },
 }

@@ -253,14 +253,6 @@ TABLES = {
     "heads": lambda program: drafters(program, "cpu/heads"),
     "heads_costs": lambda program: drafters_costs(program, "h200/heads_inflated"),
     "lengths_inflated": lambda program: lengths(program, "h100/inflated"),
-    "formats_inflated": lambda program: formats(program, "h100/formats_inflated"),
     "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated"),
     "formats": lambda program: formats(program, "cpu/formats"),
-    "trees_inflated": lambda program: trees_by_batch(program, "h100/trees_inflated",
-                                                     "h100/trees_without_repeats_inflated"),
-    "trees_over_chains": lambda program: trees_over_chains(
-        program, "h100/chains_inflated", "h100/trees_greedy_inflated",
-        "h100/trees_without_repeats_inflated", verifier="traversal_verification"),
-    "ngram_inflated": lambda program: lengths(program, "h100/ngram_inflated"),
-    "trees": lambda program: trees_by_nodes(program, "cpu/trees", "cpu/trees_without_repeats"),
 }

@@ -1,4 +1,4 @@
-// What a request must give, computed from the definitions that users read (the pages of experiments/ and the comments of
+// What a request must give, computed from the definitions that users read (the pages of experiments/, the comments of
 // kernels/distribution.h, kernels/adjustment.h and framework/decode/sequence.h), in double and without speed. It shares
 // no code with the product: of its headers only types of data are used, and none of their functions.
 #pragma once

@@ -4,11 +4,10 @@ import functools
 import json
 import subprocess
 import sys
-import tempfile
 import textwrap
 from pathlib import Path
 
-from committed_results import RESULTS, file_of, lines_of
+from committed_results import RESULTS, file_of
 
 
 def table(head, ruler, rows):
@@ -112,66 +111,6 @@ def trees_by_batch(program, *names):
                          number(next(f for f in of if f), "tau"), *(speedup(f) if f else "-" for f in of)))
     head = ("verifier", "siblings", "T", "nodes", f"tau, batch {batches[0]}", *(f"batch {batch}" for batch in batches))
     return text + table(head, "|---|---|--:|--:|--:|" + "---|" * len(batches), rows)
-
-
-def trees_by_nodes(program, *names):
-    """Tokens per round of every exact verifier, by shape, temperature and nodes."""
-    rows, text = [], ""
-    for name in names:
-        found = by(cells(program, name), "verifier/name", "drafter/draws", "drafter/shape", "sampling/temperature",
-                   "policy/nodes")
-        nodes, figures = across(found, 4)
-        text += source(program, name)
-        for key, of in figures.items():
-            rows.append((key[2], str(key[3]), f"`{key[0]}`", key[1].replace("_", " "),
-                         *(number(f, "tau") if f else "-" for f in of), speedup(of[0]), speedup(of[-1])))
-    head = ("shape", "T", "verifier", "siblings", *(f"tau, {n} nodes" for n in nodes),
-            f"speedup, {nodes[0]} nodes", f"{nodes[-1]} nodes")
-    rows.sort(key=lambda row: (row[0], float(row[1]), row[3], row[2]))
-    return text + table(head, "|---|--:|---|---|" + "--:|" * len(nodes) + "---|---|", rows)
-
-
-def picked(program, names, verifier=None):
-    """By temperature and batch: the run that was fastest with this verifier, and its speedup as `show` has it."""
-    found = {}
-    for name in names:
-        figures = shown(program, name)
-        runs = {cell["key"]: cell["run"] for cell in figures["cells"]}
-        for best in figures["best"]:
-            run = runs[best["key"]]
-            if verifier in (None, run["verifier"]["name"]):
-                found[run["sampling"]["temperature"], run["engine"]["batch"]] = (name, best, run)
-    return found
-
-
-def compared(program, one, other):
-    """The ratio of the speedups of runs of two sweeps, pair by pair, by temperature and batch."""
-    with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for side, picks in enumerate((one, other)):
-            keys = {best["key"] for _, best, _ in picks.values()}
-            files.append(Path(folder) / f"{side}.jsonl")
-            with files[-1].open("w") as out:
-                for name in dict.fromkeys(name for name, _, _ in picks.values()):
-                    out.writelines(f"{line}\n" for line in lines_of(file_of(name)) if json.loads(line)["key"] in keys)
-        ignored = ("--ignore", "/drafter", "--ignore", "/policy", "--ignore", "/verifier")
-        return asked(program, "compare", *files, *ignored)
-
-
-def trees_over_chains(program, chains, *trees, verifier):
-    """The fastest tree over the fastest chain, by temperature and batch."""
-    one, other = picked(program, [chains], "speculative_sampling"), picked(program, trees, verifier)
-    rows = []
-    for pair in compared(program, one, other)["matched"]:
-        key = pair["run"]["sampling"]["temperature"], pair["run"]["engine"]["batch"]
-        chain, tree = one[key], other[key]
-        rows.append((*map(str, key), str(chain[2]["policy"]["length"]), speedup(chain[1]),
-                     str(tree[2]["policy"]["nodes"]), speedup(tree[1]), speedup({"speedup": pair["speedup"]["ratio"]})))
-    rows.sort(key=lambda row: (float(row[0]), int(row[1])))
-    head = ("T", "batch", "best length of a chain", "its speedup", "best nodes of a tree", "its speedup",
-            "tree over chain")
-    said = "".join(source(program, name) for name in (chains, *trees))
-    return said + table(head, "|--:|--:|--:|---|--:|---|---|", rows)
 
 
 def lengths(program, name):

@@ -1,4 +1,4 @@
-"""Links of the pages lead to files and headings that are there."""
+"""Links of the pages lead to files and headings that are there, and the first pages stay short."""
 
 import re
 import sys
@@ -43,7 +43,12 @@ def broken(page, text):
     return found
 
 
-class Links(unittest.TestCase):
+class Pages(unittest.TestCase):
+    def test_the_first_pages_are_short(self):
+        self.assertLessEqual(len((ROOT / "README.md").read_text().split()), 1200, "words of README.md")
+        guide = (ROOT / "experiments" / "README.md").read_text()
+        self.assertLessEqual(guide.count("\n"), 300, "lines of experiments/README.md")
+
     def test_links_lead_somewhere(self):
         pages = [page for page in files() if page.suffix == ".md" and "data" not in page.relative_to(ROOT).parts]
         self.assertGreater(len(pages), 15)

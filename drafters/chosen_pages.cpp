@@ -36,27 +36,22 @@ PageChoice choice_of(const std::shared_ptr<const AllChosen>& all) {
   };
 }
 
-class DraftsOnChosenPages : public Drafter {
+// Chooses the pages of sequences before they are drafted for.
+class ChoosesPages {
  public:
-  DraftsOnChosenPages(Host& host, const PageBudget& budget, std::shared_ptr<AllChosen> all,
-                      std::unique_ptr<Drafter> inner)
-      : budget_(budget), observed_(host), all_(std::move(all)), inner_(std::move(inner)) {}
+  ChoosesPages(Host& host, const PageBudget& budget) : budget_(budget), observed_(host) {}
 
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftRequest> served(requests.begin(), requests.end());
+  PageChoice choice() const { return choice_of(all_); }
+  // As OwnModel::prepare: a choice depends on verified tokens alone.
+  void prepare(std::span<DraftRequest> requests) {
     std::vector<std::size_t> open;
-    for (std::size_t i = 0; i < served.size(); ++i)
-      if (drafts(served[i])) open.push_back(i);
-    while (!open.empty()) open = observe_next(served, open);
-    return inner_->draft(served);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      if (drafts(requests[i])) open.push_back(i);
+    while (!open.empty()) open = observe_next(requests, open);
   }
-  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
-  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
-  std::string notice() const override { return inner_->notice(); }
-  void forget(const Sequence& sequence) override {
+  void forget(const Sequence& sequence) {
     all_->erase(sequence.id);
     observed_.forget(sequence);
-    inner_->forget(sequence);
   }
 
  private:
@@ -67,7 +62,7 @@ class DraftsOnChosenPages : public Drafter {
   }
 
   // The next span of each of these requests; without one its pages are chosen. Returns those that may have more.
-  std::vector<std::size_t> observe_next(std::vector<DraftRequest>& requests, const std::vector<std::size_t>& open) {
+  std::vector<std::size_t> observe_next(std::span<DraftRequest> requests, const std::vector<std::size_t>& open) {
     std::vector<ObservedMass::Span> spans;
     std::vector<std::size_t> more, observing;
     for (const std::size_t i : open) {
@@ -136,7 +131,26 @@ class DraftsOnChosenPages : public Drafter {
 
   PageBudget budget_;
   mutable ObservedMass observed_;
-  std::shared_ptr<AllChosen> all_;
+  std::shared_ptr<AllChosen> all_ = std::make_shared<AllChosen>();
+};
+
+class DraftsOnChosenPages : public Drafter {
+ public:
+  DraftsOnChosenPages(std::unique_ptr<ChoosesPages> pages, std::unique_ptr<Drafter> inner)
+      : pages_(std::move(pages)), inner_(std::move(inner)) {}
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> served(requests.begin(), requests.end());
+    pages_->prepare(served);
+    return inner_->draft(served);
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
+  std::string notice() const override { return inner_->notice(); }
+  void forget(const Sequence& sequence) override { pages_->forget(sequence), inner_->forget(sequence); }
+
+ private:
+  std::unique_ptr<ChoosesPages> pages_;
   std::unique_ptr<Drafter> inner_;
 };
 
@@ -170,11 +184,19 @@ Needs chosen_pages_needs(const nlohmann::json& options, const std::string& draft
   return needs;
 }
 
+OwnModel chosen_pages_model(const PageBudget& budget, Host& host) {
+  const auto pages = std::make_shared<ChoosesPages>(host, budget);
+  OwnModel own = part_model({}, host, pages->choice());
+  own.prepare = [pages](std::span<DraftRequest> requests) { pages->prepare(requests); };
+  own.forget_prepared = [pages](const Sequence& sequence) { pages->forget(sequence); };
+  return own;
+}
+
 std::unique_ptr<Drafter> chosen_pages_drafter(const nlohmann::json& options, const std::string& drafter,
                                               const PageBudget& budget, Host& host) {
-  const auto all = std::make_shared<AllChosen>();
-  auto inner = part_drafter(options, drafter, {}, host, choice_of(all));
-  return std::make_unique<DraftsOnChosenPages>(host, budget, all, std::move(inner));
+  auto pages = std::make_unique<ChoosesPages>(host, budget);
+  auto inner = part_drafter(options, drafter, {}, host, pages->choice());
+  return std::make_unique<DraftsOnChosenPages>(std::move(pages), std::move(inner));
 }
 
 }  // namespace foretoken

@@ -4,8 +4,14 @@
 // so far, one forward of the middle model judges it by the inner verifier, and what that emits, its own last token
 // included, extends the path. So the chain is that of `draft_model`, at fewer forwards of the middle model.
 //
+// The middle model is a loaded one, or what another drafter drafts with (Entry::model): the target itself on few pages
+// of its own cache, as TriForce has it, or without some of its layers. Its rows of the chain then lie behind the
+// target's, where the target writes over them when it verifies.
+//
 // Each token of the chain is drawn from the middle model's distribution q after its path, whoever verifies the chain
-// later. An inner verifier that is exact over rounds has P(x_1 .. x_i, n >= i) = P(x_1 .. x_{i-1}, n >= i) q(x_i | x_1
+// later. Where the middle model selects pages, q also depends on where the inner round's root is, which earlier rounds
+// decided, but on no token that is judged by it. An inner verifier that is exact over rounds has P(x_1 .. x_i, n >= i)
+// = P(x_1 .. x_{i-1}, n >= i) q(x_i | x_1
 // .. x_{i-1}) for the n tokens that a round emits: given that there is an i-th token, and those before it, it is drawn
 // from q. That there is one was decided by the tokens before it and by draws that tell nothing of it. So a chain may be
 // cut at the budget's length (what is cut off is never looked at again, since draws are named by the round's root), may

@@ -88,6 +88,16 @@ bool is_replaced(const Option& o, const nlohmann::json& config) {
   return !o.instead.empty() && config.contains(o.instead) && !config.at(o.instead).is_null();
 }
 
+// A part of a model has no meaning where another option takes the model's place.
+void expect_parts_of_models(const std::string& owner, const nlohmann::json& filled,
+                            const std::vector<Option>& options) {
+  for (const Option& o : options)
+    for (const Option& part : options)
+      if (part.of == o.name && is_replaced(o, filled) && filled.at(part.name) != part.standard)
+        throw Error("option '" + part.name + "' of " + owner + " is of its '" + o.name + "', whose place '" +
+                    o.instead + "' takes; leave it out");
+}
+
 // Completes the components that the value of the option `o` is.
 void complete_components(const std::string& owner, const Option& o, nlohmann::json& value, const Entries& all) {
   each_component(o, value, [&](const std::string& kind, nlohmann::json& config, const std::string& at) {
@@ -283,6 +293,7 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
     throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " +
                 shown(value));
   }
+  expect_parts_of_models(owner, filled, options);
   try {
     for (const auto& o : options)
       if (names_a_model(filled, o)) spread(model_of(filled, o, options), o, options, filled);

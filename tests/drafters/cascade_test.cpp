@@ -300,6 +300,8 @@ TEST_F(CascadeRefusals, OfAMiddleModelThatIsNone) {
   EXPECT_TRUE(says(refusal(both), "'model' and 'middle'", "leave one of them out"));
   both.erase("model"), both.erase("middle");
   EXPECT_TRUE(says(refusal(both), "needs the option 'model' or 'middle' in its place"));
+  EXPECT_TRUE(says(refusal(below(kFewPages, kLookup, {{"dtype", "bf16"}})), "'dtype'", "is of its 'model'",
+                   "'middle' takes", "leave it out"));
   json grown = kSelectedPages;
   grown["growth"] = "tree";
   EXPECT_TRUE(

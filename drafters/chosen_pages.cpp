@@ -34,35 +34,15 @@ PageChoice choice_of(const std::shared_ptr<const AllChosen>& all) {
   };
 }
 
-class DraftsOnChosenPages : public Drafter {
+// Chooses the pages of sequences before they are drafted for.
+class ChoosesPages {
  public:
-  DraftsOnChosenPages(Host& host, const PageBudget& budget, std::shared_ptr<AllChosen> all,
-                      std::unique_ptr<Drafter> inner)
-      : budget_(budget), observed_(host), all_(std::move(all)), inner_(std::move(inner)) {}
+  ChoosesPages(Host& host, const PageBudget& budget) : budget_(budget), observed_(host) {}
 
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftRequest> served(requests.begin(), requests.end());
-    choose(served);
-    return inner_->draft(served);
-  }
-  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
-  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
-  std::string notice() const override { return inner_->notice(); }
-  void forget(const Sequence& sequence) override {
-    all_->erase(sequence.id);
-    observed_.forget(sequence);
-    inner_->forget(sequence);
-  }
-
- private:
-  // As RoundModel drafts from the target's cache.
-  bool drafts(const DraftRequest& r) {
-    return r.rows > 0 && r.budget.drafts() && r.sequence->generated() > 0 &&
-           observed_.confirmed(*r.sequence) == r.sequence->length() - 1;
-  }
-
-  // Chooses the pages of the requests that draft. Without pages to observe with there is no draft in this round.
-  void choose(std::span<DraftRequest> requests) {
+  PageChoice choice() const { return choice_of(all_); }
+  // As OwnModel::prepare: a choice depends on verified tokens alone. Without pages to observe with there is no draft in
+  // this round.
+  void prepare(std::span<DraftRequest> requests) {
     std::vector<ObservedMass::Span> spans;
     std::vector<std::pair<DraftRequest*, std::size_t>> choosing;  // and the number of its spans
     for (DraftRequest& r : requests) {
@@ -84,6 +64,17 @@ class DraftsOnChosenPages : public Drafter {
       else
         request->rows = 0;
     }
+  }
+  void forget(const Sequence& sequence) {
+    all_->erase(sequence.id);
+    observed_.forget(sequence);
+  }
+
+ private:
+  // As RoundModel drafts from the target's cache.
+  bool drafts(const DraftRequest& r) {
+    return r.rows > 0 && r.budget.drafts() && r.sequence->generated() > 0 &&
+           observed_.confirmed(*r.sequence) == r.sequence->length() - 1;
   }
 
   void add(const std::vector<float>& mass, int end, ChosenPages& chosen) const {
@@ -135,7 +126,26 @@ class DraftsOnChosenPages : public Drafter {
 
   PageBudget budget_;
   mutable ObservedMass observed_;
-  std::shared_ptr<AllChosen> all_;
+  std::shared_ptr<AllChosen> all_ = std::make_shared<AllChosen>();
+};
+
+class DraftsOnChosenPages : public Drafter {
+ public:
+  DraftsOnChosenPages(std::unique_ptr<ChoosesPages> pages, std::unique_ptr<Drafter> inner)
+      : pages_(std::move(pages)), inner_(std::move(inner)) {}
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> served(requests.begin(), requests.end());
+    pages_->prepare(served);
+    return inner_->draft(served);
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
+  std::string notice() const override { return inner_->notice(); }
+  void forget(const Sequence& sequence) override { pages_->forget(sequence), inner_->forget(sequence); }
+
+ private:
+  std::unique_ptr<ChoosesPages> pages_;
   std::unique_ptr<Drafter> inner_;
 };
 
@@ -169,11 +179,19 @@ Needs chosen_pages_needs(const nlohmann::json& options, const std::string& draft
   return needs;
 }
 
+OwnModel chosen_pages_model(const PageBudget& budget, Host& host) {
+  const auto pages = std::make_shared<ChoosesPages>(host, budget);
+  OwnModel own = part_model({}, host, pages->choice());
+  own.prepare = [pages](std::span<DraftRequest> requests) { pages->prepare(requests); };
+  own.forget_prepared = [pages](const Sequence& sequence) { pages->forget(sequence); };
+  return own;
+}
+
 std::unique_ptr<Drafter> chosen_pages_drafter(const nlohmann::json& options, const std::string& drafter,
                                               const PageBudget& budget, Host& host) {
-  const auto all = std::make_shared<AllChosen>();
-  auto inner = part_drafter(options, drafter, {}, host, choice_of(all));
-  return std::make_unique<DraftsOnChosenPages>(host, budget, all, std::move(inner));
+  auto pages = std::make_unique<ChoosesPages>(host, budget);
+  auto inner = part_drafter(options, drafter, {}, host, pages->choice());
+  return std::make_unique<DraftsOnChosenPages>(std::move(pages), std::move(inner));
 }
 
 }  // namespace foretoken

@@ -4,8 +4,14 @@
 // so far, one forward of the middle model judges it by the inner verifier, and what that emits, its own last token
 // included, extends the path. So the chain is that of `draft_model`, at fewer forwards of the middle model.
 //
+// The middle model is a loaded one, or what another drafter drafts with (Entry::model): the target itself on few pages
+// of its own cache, as TriForce has it, or without some of its layers. Its rows of the chain then lie behind the
+// target's, where the target writes over them when it verifies.
+//
 // Each token of the chain is drawn from the middle model's distribution q after its path, whoever verifies the chain
-// later. An inner verifier that is exact over rounds has P(x_1 .. x_i, n >= i) = P(x_1 .. x_{i-1}, n >= i) q(x_i | x_1
+// later. Where the middle model selects pages, q also depends on where the inner round's root is, which earlier rounds
+// decided, but on no token that is judged by it. An inner verifier that is exact over rounds has P(x_1 .. x_i, n >= i)
+// = P(x_1 .. x_{i-1}, n >= i) q(x_i | x_1
 // .. x_{i-1}) for the n tokens that a round emits: given that there is an i-th token, and those before it, it is drawn
 // from q. That there is one was decided by the tokens before it and by draws that tell nothing of it. So a chain may be
 // cut at the budget's length (what is cut off is never looked at again, since draws are named by the round's root), may
@@ -39,6 +45,11 @@ struct CascadeOptions {
   }
 };
 
+OwnModel middle_of(const nlohmann::json& o, Host& host) {
+  if (!o.at("middle").is_null()) return host.own_model(o.at("middle"));
+  return {host.cache(host.load(ModelChoice::read(o.at("model"))))};
+}
+
 CascadeOptions cascade_options(const nlohmann::json& o) {
   const nlohmann::json& nodes = o.at("nodes");
   const CascadeOptions all{o.at("length").get<int>(), nodes.is_null() ? 0 : nodes.get<int>(),
@@ -57,8 +68,8 @@ class Cascade : public Drafter {
       : backend_(host.backend()),
         options_(cascade_options(o)),
         inner_(host, nlohmann::json::array({o.at("inner")})),
-        middle_(host, host.load(ModelChoice::read(o.at("model")))),
-        middle_cache_(host.caches().back()),
+        own_(middle_of(o, host)),
+        middle_(host, own_.model),
         verifier_(host.verifier(o.at("verifier"))),
         soundness_(host.soundness_of(o.at("verifier"))),
         verifier_name_("the verifier '" + o.at("verifier").at("name").get<std::string>() + "'"),
@@ -74,16 +85,18 @@ class Cascade : public Drafter {
   void observe_step(const StepReport& report) override { inner_.observe_step(report); }
   std::string notice() const override { return inner_.notice(); }
   void forget(const Sequence& sequence) override {
-    paths_.erase(sequence.id), inner_.forget(sequence), middle_.forget(sequence);
+    paths_.erase(sequence.id), inner_.forget(sequence), own_.forget(sequence);
   }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
     std::vector<DraftTree> trees = rooted(backend_, requests);
+    std::vector<DraftRequest> served(requests.begin(), requests.end());
+    own_.before(served);
     std::vector<Chain> open;
     std::vector<DraftRequest> reading;  // whose models only read tokens that their caches lack
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const DraftRequest& r = requests[i];
-      if (!can_read(r)) {
+      if (!can_read(served[i])) {
         reading.push_back(r);
         reading.back().budget = Budget{}.or_root();
       } else if (take_pages(r)) {
@@ -119,12 +132,12 @@ class Cascade : public Drafter {
   }
 
   template <class Has> bool all_models(const Has& has) const {
-    return std::ranges::all_of(caches_, [&](const auto& c) { return has(*c); }) && has(*middle_cache_);
+    return std::ranges::all_of(caches_, [&](const auto& c) { return has(*c); }) && has(*own_.model);
   }
 
   // Whether all models can read up to the root in this step. What reads of the target drafts from the second round on.
   bool can_read(const DraftRequest& r) const {
-    return r.rows > 0 && middle_.budget(r).drafts() && all_models([&](CachedModel& model) {
+    return r.rows > 0 && middle_.budget(r).drafts() && !without(*own_.model, r) && all_models([&](CachedModel& model) {
              const bool views = !model.cache().keeps();
              return without(model, r) || int(model.unseen(*r.sequence).size()) <= (views ? 1 : r.rows);
            });
@@ -139,7 +152,7 @@ class Cascade : public Drafter {
     });
   }
 
-  // The inner drafter has no use for this model in this step, whatever pages there are.
+  // There is no use for this model in this step, whatever pages there are.
   static bool without(CachedModel& model, const DraftRequest& r) {
     return !model.fits(*r.sequence) || (!model.cache().keeps() && r.sequence->generated() == 0);
   }
@@ -266,8 +279,8 @@ class Cascade : public Drafter {
   Backend& backend_;
   CascadeOptions options_;
   Parts inner_;
+  OwnModel own_;  // the middle model
   RoundModel middle_;
-  std::shared_ptr<CachedModel> middle_cache_;
   std::vector<std::shared_ptr<CachedModel>> caches_;  // of the inner drafter
   std::unique_ptr<Verifier> verifier_;
   Soundness soundness_;
@@ -285,6 +298,11 @@ void unite_cascade(Needs&, std::span<const Needs> parts, const nlohmann::json& o
     throw Error("the drafter 'cascade' has the inner drafter " + name +
                 ", which cannot draft below tokens that the target has not verified (Needs::below_drafts); choose a "
                 "lookup without memory, a draft model, or a part of the target");
+  // Both would write rows of the same path behind the target's, each over the other's.
+  if (inner.views_target && parts.size() > 1 && parts[1].views_target)
+    throw Error("the drafter 'cascade' has the inner drafter " + name + " and the middle model of " +
+                o.at("middle").at("name").dump() +
+                ", which both draft in the target's cache, where one alone has room; choose another inner drafter");
   if (const Budget given = cascade_options(o).inner(kMaxPath + 1);
       given.nodes < inner.whole.nodes || given.depth < inner.whole.depth)
     throw Error("the drafter 'cascade' has the inner drafter " + name + " with a shape of " +
@@ -293,23 +311,37 @@ void unite_cascade(Needs&, std::span<const Needs> parts, const nlohmann::json& o
                 std::to_string(given.depth) + "; raise 'nodes' and 'length'");
 }
 
+std::vector<Option> options_of_cascade() {
+  std::vector<Option> all = with_model(
+      {{"inner", "drafter", nullptr, "drafts for the model, below the chain so far"},
+       {.name = "middle",
+        .type = "drafter",
+        .standard = nullptr,
+        .meaning = "a drafter whose model, a part of the target, is the middle one; it draws no trees of its own",
+        .optional = true,
+        .model_alone = true},
+       {"verifier", "verifier", nullptr, "by which the model judges inner trees; an exact one"},
+       {"length", "integer", 4, "the most levels of an inner tree", false, 1, kMaxPath},
+       {"nodes", "integer", nullptr, "the most nodes of an inner tree, its root included; null: length + 1", true, 2,
+        kMaxNodes},
+       {"rounds", "integer", nullptr, "the most inner rounds of a round; null: until the budget is full", true, 1,
+        kMaxPath},
+       draft_temperature()});
+  all.front().instead = "middle", all.front().meaning += "; or 'middle' in its place";
+  return all;
+}
+
 }  // namespace
 
 Entry<Drafter> cascade() {
   const nlohmann::json lookup{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}}, model{{"name", "draft_model"}},
       tree{{"name", "draft_tree"}, {"shape", {2, 1}}, {"draws", "certain"}, {"cut", true}},
-      sampling{{"name", "speculative_sampling"}};
+      sampling{{"name", "speculative_sampling"}}, few_pages{{"name", "window"}, {"sinks", 1}, {"window", 2}},
+      selected_pages{{"name", "quest"}, {"budget", 2}},
+      attended_pages{{"name", "snapkv"}, {"budget", 4}, {"sinks", 1}, {"window", 2}, {"observe", 3}, {"every", 2}};
   return {.summary = "a chain of a middle model, for which another drafter drafts",
           .source = "arXiv 2308.04623, 2312.11462, 2404.11912",
-          .options =
-              with_model({{"inner", "drafter", nullptr, "drafts for the model, below the chain so far"},
-                          {"verifier", "verifier", nullptr, "by which the model judges inner trees; an exact one"},
-                          {"length", "integer", 4, "the most levels of an inner tree", false, 1, kMaxPath},
-                          {"nodes", "integer", nullptr,
-                           "the most nodes of an inner tree, its root included; null: length + 1", true, 2, kMaxNodes},
-                          {"rounds", "integer", nullptr,
-                           "the most inner rounds of a round; null: until the budget is full", true, 1, kMaxPath},
-                          draft_temperature()}),
+          .options = options_of_cascade(),
           .make = [](const nlohmann::json& o, Host& host) { return std::make_unique<Cascade>(host, o); },
           .traits =
               [](const nlohmann::json& o, const ModelInfo&) {
@@ -324,7 +356,15 @@ Entry<Drafter> cascade() {
                         {"length", 2},
                         {"nodes", 4},
                         {"temperature", 0.5}},
-                       {{"inner", model}, {"verifier", {{"name", "coupled"}}}, {"length", 2}}},
+                       {{"inner", model}, {"verifier", {{"name", "coupled"}}}, {"length", 2}},
+                       {{"inner", model}, {"middle", few_pages}, {"verifier", sampling}, {"length", 2}},
+                       {{"inner", lookup}, {"middle", selected_pages}, {"verifier", sampling}, {"length", 2}},
+                       {{"inner", tree},
+                        {"middle", selected_pages},
+                        {"verifier", {{"name", "target_match"}}},
+                        {"length", 2},
+                        {"nodes", 4}},
+                       {{"inner", model}, {"middle", attended_pages}, {"verifier", {{"name", "coupled"}}}}},
           .unite = unite_cascade};
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -16,7 +15,6 @@ namespace {
 // numbers.
 struct ChosenPages {
   std::vector<double> mass;  // by page, of the spans so far
-  int span = 0;              // the next one
   int read = -1;             // the end of the last one; -1: none
   int at = -1;               // the number of tokens before the choice; -1: none
   std::vector<int> pages;
@@ -36,27 +34,40 @@ PageChoice choice_of(const std::shared_ptr<const AllChosen>& all) {
   };
 }
 
-class DraftsOnChosenPages : public Drafter {
+// Chooses the pages of sequences before they are drafted for.
+class ChoosesPages {
  public:
-  DraftsOnChosenPages(Host& host, const PageBudget& budget, std::shared_ptr<AllChosen> all,
-                      std::unique_ptr<Drafter> inner)
-      : budget_(budget), observed_(host), all_(std::move(all)), inner_(std::move(inner)) {}
+  ChoosesPages(Host& host, const PageBudget& budget) : budget_(budget), observed_(host) {}
 
-  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    std::vector<DraftRequest> served(requests.begin(), requests.end());
-    std::vector<std::size_t> open;
-    for (std::size_t i = 0; i < served.size(); ++i)
-      if (drafts(served[i])) open.push_back(i);
-    while (!open.empty()) open = observe_next(served, open);
-    return inner_->draft(served);
+  PageChoice choice() const { return choice_of(all_); }
+  // As OwnModel::prepare: a choice depends on verified tokens alone. Without pages to observe with there is no draft in
+  // this round.
+  void prepare(std::span<DraftRequest> requests) {
+    std::vector<ObservedMass::Span> spans;
+    std::vector<std::pair<DraftRequest*, std::size_t>> choosing;  // and the number of its spans
+    for (DraftRequest& r : requests) {
+      if (!drafts(r)) continue;
+      const auto due = due_spans(*r.sequence, (*all_)[r.sequence->id]);
+      spans.insert(spans.end(), due.begin(), due.end());
+      choosing.emplace_back(&r, due.size());
+    }
+    const std::vector<std::vector<float>> masses = observed_.observe(spans);
+    std::size_t i = 0;
+    for (const auto& [request, count] : choosing) {
+      ChosenPages& chosen = all_->at(request->sequence->id);
+      const auto first = masses.begin() + std::ptrdiff_t(i), last = first + std::ptrdiff_t(count);
+      const auto lacking = std::find_if(first, last, [](const auto& mass) { return mass.empty(); });
+      for (auto mass = first; mass != lacking; ++mass, ++i) add(*mass, spans[i].end, chosen);
+      i += std::size_t(last - lacking);
+      if (lacking == last)
+        choose(*request->sequence, chosen);
+      else
+        request->rows = 0;
+    }
   }
-  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
-  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
-  std::string notice() const override { return inner_->notice(); }
-  void forget(const Sequence& sequence) override {
+  void forget(const Sequence& sequence) {
     all_->erase(sequence.id);
     observed_.forget(sequence);
-    inner_->forget(sequence);
   }
 
  private:
@@ -66,32 +77,11 @@ class DraftsOnChosenPages : public Drafter {
            observed_.confirmed(*r.sequence) == r.sequence->length() - 1;
   }
 
-  // The next span of each of these requests; without one its pages are chosen. Returns those that may have more.
-  std::vector<std::size_t> observe_next(std::vector<DraftRequest>& requests, const std::vector<std::size_t>& open) {
-    std::vector<ObservedMass::Span> spans;
-    std::vector<std::size_t> more, observing;
-    for (const std::size_t i : open) {
-      const Sequence& sequence = *requests[i].sequence;
-      ChosenPages& chosen = (*all_)[sequence.id];
-      if (const auto span = next_span(sequence, chosen))
-        spans.push_back(*span), observing.push_back(i);
-      else
-        choose(sequence, chosen);
-    }
-    const std::vector<std::vector<float>> masses = observed_.observe(spans);
-    for (std::size_t n = 0; n < spans.size(); ++n) {
-      ChosenPages& chosen = all_->at(spans[n].sequence->id);
-      if (masses[n].empty()) {  // without pages for them there is no draft in this round
-        requests[observing[n]].rows = 0;
-        continue;
-      }
-      if (!budget_.accumulates) chosen.mass.clear();
-      chosen.mass.resize(std::max(chosen.mass.size(), masses[n].size()));
-      for (std::size_t page = 0; page < masses[n].size(); ++page) chosen.mass[page] += double(masses[n][page]);
-      chosen.read = spans[n].end;
-      more.push_back(observing[n]);
-    }
-    return more;
+  void add(const std::vector<float>& mass, int end, ChosenPages& chosen) const {
+    if (!budget_.accumulates) chosen.mass.clear();
+    chosen.mass.resize(std::max(chosen.mass.size(), mass.size()));
+    for (std::size_t page = 0; page < mass.size(); ++page) chosen.mass[page] += double(mass[page]);
+    chosen.read = end;
   }
 
   // The number of tokens before the last choice that is due.
@@ -100,20 +90,20 @@ class DraftsOnChosenPages : public Drafter {
   }
   int whole_pages(int rows) const { return rows / observed_.page_rows() * observed_.page_rows(); }
 
-  std::optional<ObservedMass::Span> next_span(const Sequence& sequence, ChosenPages& chosen) const {
+  // The spans of its tokens whose mass the last choice lacks, in their order.
+  std::vector<ObservedMass::Span> due_spans(const Sequence& sequence, const ChosenPages& chosen) const {
     const int last = anchor(sequence);
     if (last / observed_.page_rows() <= KvCache::pages_of(budget_.budget, observed_.page_rows())) return {};
     const auto since = [&](int at) { return std::max(0, at - budget_.observed); };
     if (!budget_.accumulates) {
       if (chosen.read == last) return {};
-      return ObservedMass::Span{&sequence, since(last), last};
+      return {{&sequence, since(last), last}};
     }
-    if (chosen.read < 0) chosen.read = whole_pages(since(sequence.prompt_length));
-    for (; sequence.prompt_length + chosen.span * budget_.every <= last; ++chosen.span) {
-      const int end = whole_pages(sequence.prompt_length + chosen.span * budget_.every);
-      if (end > chosen.read) return ObservedMass::Span{&sequence, chosen.read, end};
-    }
-    return {};
+    std::vector<ObservedMass::Span> due;
+    int read = chosen.read < 0 ? whole_pages(since(sequence.prompt_length)) : chosen.read;
+    for (int at = sequence.prompt_length; at <= last; at += budget_.every)
+      if (const int end = whole_pages(at); end > read) due.push_back({&sequence, std::exchange(read, end), end});
+    return due;
   }
 
   void choose(const Sequence& sequence, ChosenPages& chosen) const {
@@ -136,7 +126,26 @@ class DraftsOnChosenPages : public Drafter {
 
   PageBudget budget_;
   mutable ObservedMass observed_;
-  std::shared_ptr<AllChosen> all_;
+  std::shared_ptr<AllChosen> all_ = std::make_shared<AllChosen>();
+};
+
+class DraftsOnChosenPages : public Drafter {
+ public:
+  DraftsOnChosenPages(std::unique_ptr<ChoosesPages> pages, std::unique_ptr<Drafter> inner)
+      : pages_(std::move(pages)), inner_(std::move(inner)) {}
+
+  std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
+    std::vector<DraftRequest> served(requests.begin(), requests.end());
+    pages_->prepare(served);
+    return inner_->draft(served);
+  }
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
+  std::string notice() const override { return inner_->notice(); }
+  void forget(const Sequence& sequence) override { pages_->forget(sequence), inner_->forget(sequence); }
+
+ private:
+  std::unique_ptr<ChoosesPages> pages_;
   std::unique_ptr<Drafter> inner_;
 };
 
@@ -170,11 +179,19 @@ Needs chosen_pages_needs(const nlohmann::json& options, const std::string& draft
   return needs;
 }
 
+OwnModel chosen_pages_model(const PageBudget& budget, Host& host) {
+  const auto pages = std::make_shared<ChoosesPages>(host, budget);
+  OwnModel own = part_model({}, host, pages->choice());
+  own.prepare = [pages](std::span<DraftRequest> requests) { pages->prepare(requests); };
+  own.forget_prepared = [pages](const Sequence& sequence) { pages->forget(sequence); };
+  return own;
+}
+
 std::unique_ptr<Drafter> chosen_pages_drafter(const nlohmann::json& options, const std::string& drafter,
                                               const PageBudget& budget, Host& host) {
-  const auto all = std::make_shared<AllChosen>();
-  auto inner = part_drafter(options, drafter, {}, host, choice_of(all));
-  return std::make_unique<DraftsOnChosenPages>(host, budget, all, std::move(inner));
+  auto pages = std::make_unique<ChoosesPages>(host, budget);
+  auto inner = part_drafter(options, drafter, {}, host, pages->choice());
+  return std::make_unique<DraftsOnChosenPages>(std::move(pages), std::move(inner));
 }
 
 }  // namespace foretoken

@@ -28,6 +28,7 @@ std::vector<Option> with_page_options(std::vector<Option> more);
 PageBudget checked(const PageBudget& budget, const std::string& drafter);
 
 Needs chosen_pages_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
+OwnModel chosen_pages_model(const PageBudget& budget, Host& host);
 std::unique_ptr<Drafter> chosen_pages_drafter(const nlohmann::json& options, const std::string& drafter,
                                               const PageBudget& budget, Host& host);
 

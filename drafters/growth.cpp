@@ -26,13 +26,17 @@ bool has(const Kind& kind, const std::string& option) {
 }  // namespace
 
 std::vector<Option> with_growth_options(std::vector<Option> all) {
-  all.push_back({"growth", "string", "chain",
-                 "how its trees grow: chain, tree (of a fixed shape) or dynamic (of the most probable paths)"});
+  all.push_back(
+      {.name = "growth",
+       .type = "string",
+       .standard = "chain",
+       .meaning = "how its trees grow: chain, tree (of a fixed shape) or dynamic (of the most probable paths)",
+       .of_trees = true});
   for (const Kind& kind : kinds())
     for (Option o : kind.options) {
       if (std::ranges::find(all, o.name, &Option::name) != all.end()) continue;
       if (!o.optional) o.meaning += "; of \"" + kind.name + "\" alone, null: " + o.standard.dump();
-      o.standard = nullptr, o.optional = true;
+      o.standard = nullptr, o.optional = o.of_trees = true;
       all.push_back(std::move(o));
     }
   return all;

@@ -55,7 +55,10 @@ Entry<Drafter> layer_skip() {
             {"shape", {2, 1}},
             {"cut", true},
             {"draws", "without_replacement"}},
-           {{"feed_forward", {0}}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+           {{"feed_forward", {0}}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}},
+          "",
+          {},
+          [](const nlohmann::json& o, Host& host) { return part_model(left_out_of(o), host); }};
 }
 
 }  // namespace foretoken

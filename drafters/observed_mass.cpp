@@ -1,5 +1,8 @@
 #include "drafters/observed_mass.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "drafters/target_part.h"
 
 namespace foretoken {
@@ -13,26 +16,41 @@ int ObservedMass::confirmed(const Sequence& sequence) {
 
 std::vector<std::vector<float>> ObservedMass::observe(std::span<const Span> spans) {
   std::vector<std::vector<float>> masses(spans.size());
-  std::vector<Segment> segments;
-  std::vector<std::size_t> of_segment;
+  std::unordered_map<SequenceId, std::size_t> count;
+  std::vector<std::vector<std::size_t>> forwards;  // of spans
   for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::size_t k = count[spans[i].sequence->id]++;
+    forwards.resize(std::max(forwards.size(), k + 1));
+    forwards[k].push_back(i);
+  }
+  std::vector<Tensor> read;
+  for (std::vector<std::size_t>& forward : forwards) read.push_back(begin(spans, forward));
+  if (count.empty()) return masses;
+  backend_.synchronize();
+  for (std::size_t k = 0; k < forwards.size(); ++k)
+    for (std::size_t n = 0; n < forwards[k].size(); ++n) {
+      const std::size_t i = forwards[k][n];
+      const float* row = read[k].row<float>(std::int64_t(n));
+      masses[i].assign(row, row + model_->cache().pages_for(spans[i].end));
+    }
+  return masses;
+}
+
+Tensor ObservedMass::begin(std::span<const Span> spans, std::vector<std::size_t>& forward) {
+  std::vector<Segment> segments;
+  std::erase_if(forward, [&](std::size_t i) {
     const Span& s = spans[i];
     const int rows = s.end - model_->cache().settle_before(*s.sequence, s.begin);
-    if (!model_->reserve(*s.sequence, rows)) continue;
+    if (!model_->reserve(*s.sequence, rows)) return true;
     segments.push_back({s.sequence, rows});
-    of_segment.push_back(i);
-  }
-  if (segments.empty()) return masses;
+    return false;
+  });
+  if (segments.empty()) return {};
   const Tensor mass = model_->mass(segments);
   const Tensor read = Tensor::host(mass.shape(), DType::f32);
   backend_.fetch(mass, read);
-  backend_.synchronize();
-  for (std::size_t n = 0; n < segments.size(); ++n) {
-    const float* row = read.row<float>(std::int64_t(n));
-    masses[of_segment[n]].assign(row, row + model_->cache().pages_for(spans[of_segment[n]].end));
-    (void)model_->unseen(*segments[n].sequence);
-  }
-  return masses;
+  for (const Segment& s : segments) (void)model_->unseen(*s.sequence);
+  return read;
 }
 
 }  // namespace foretoken

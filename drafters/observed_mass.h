@@ -23,12 +23,16 @@ class ObservedMass {
   int page_rows() const { return model_->cache().page_rows(); }
   // The rows of the target's cache that hold tokens of the sequence.
   int confirmed(const Sequence& sequence);
-  // For each span the mass on the pages [0, pages of `end`), by one forward and one wait; empty where the pool has no
-  // pages for a span's rows, which are given back. Each sequence once.
+  // For each span the mass on the pages [0, pages of `end`); empty where the pool has no pages for a span's rows, which
+  // are given back. One wait for all of them, and a forward for the k-th spans of all sequences.
   std::vector<std::vector<float>> observe(std::span<const Span> spans);
   void forget(const Sequence& sequence) { model_->forget(sequence); }
 
  private:
+  // Queues a forward of the spans of these numbers, and the copy to the host of their masses; drops those without
+  // pages.
+  Tensor begin(std::span<const Span> spans, std::vector<std::size_t>& forward);
+
   Backend& backend_;
   std::shared_ptr<CachedModel> model_;
 };

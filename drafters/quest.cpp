@@ -46,7 +46,10 @@ Entry<Drafter> quest() {
       quest_needs,
       {{{"budget", 2}, {"temperature", 0.5}},
        {{"budget", 4}, {"growth", "tree"}, {"shape", {2, 1}}, {"cut", true}, {"draws", "without_replacement"}},
-       {{"budget", 5}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+       {{"budget", 5}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}},
+      "",
+      {},
+      [](const nlohmann::json& o, Host& host) { return part_model({}, host, selected(o.at("budget"))); }};
 }
 
 }  // namespace foretoken

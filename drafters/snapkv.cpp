@@ -42,7 +42,10 @@ Entry<Drafter> snapkv() {
         {"shape", {2, 1}},
         {"cut", true},
         {"draws", "without_replacement"}},
-       {{"budget", 5}, {"sinks", 2}, {"window", 1}, {"every", 3}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+       {{"budget", 5}, {"sinks", 2}, {"window", 1}, {"every", 3}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}},
+      "",
+      {},
+      [](const nlohmann::json& o, Host& host) { return chosen_pages_model(snapkv_budget(o), host); }};
 }
 
 }  // namespace foretoken

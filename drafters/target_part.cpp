@@ -14,12 +14,16 @@ std::shared_ptr<Model> kept_part(const LeftOut& left_out, Host& host) {
   return kept_with_target<Model>("part", numbers.dump(), host, [&] { return part_of(host.target_model(), left_out); });
 }
 
-std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
-                                      const LeftOut& left_out, Host& host, PageChoice chosen) {
+OwnModel part_model(const LeftOut& left_out, Host& host, PageChoice chosen) {
   LeftOut all = left_out;
   all.pages = bool(chosen);
+  return {host.view_of_target(kept_part(all, host), std::move(chosen))};
+}
+
+std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
+                                      const LeftOut& left_out, Host& host, PageChoice chosen) {
   const Growth growth = chosen_growth(options, drafter, host.target());
-  return growth.make(host, RoundModel(host, host.view_of_target(kept_part(all, host), std::move(chosen))));
+  return growth.make(host, RoundModel(host, part_model(left_out, host, std::move(chosen)).model));
 }
 
 }  // namespace foretoken

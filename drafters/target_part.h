@@ -14,6 +14,7 @@ std::shared_ptr<Model> kept_part(const LeftOut& left_out, Host& host);
 
 Needs part_needs(const nlohmann::json& options, const std::string& drafter, const ModelInfo& target);
 // `chosen`: what it reads of the target's cache; empty: all.
+OwnModel part_model(const LeftOut& left_out, Host& host, PageChoice chosen = {});
 std::unique_ptr<Drafter> part_drafter(const nlohmann::json& options, const std::string& drafter,
                                       const LeftOut& left_out, Host& host, PageChoice chosen = {});
 

@@ -24,7 +24,12 @@ Entry<Drafter> window() {
             {"shape", {2, 1}},
             {"cut", true},
             {"draws", "without_replacement"}},
-           {{"sinks", 3}, {"window", 4}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}}};
+           {{"sinks", 3}, {"window", 4}, {"growth", "dynamic"}, {"width", 2}, {"expand", 2}}},
+          "",
+          {},
+          [](const nlohmann::json& o, Host& host) {
+            return part_model({}, host, sinks_and_window(o.at("sinks"), o.at("window")));
+          }};
 }
 
 }  // namespace foretoken

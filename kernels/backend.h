@@ -138,8 +138,9 @@ class Backend {
   // with Layout::head_tables. Each kv head has the chosen[i] candidates of the highest score, the first ones of equal
   // score, in the order of the candidates, then the pages of layout.tables behind the first chosen[i]. A page's score
   // bounds that of each of its keys from above, but for rounding (Tang et al. 2024, Quest, arXiv 2406.10774): the
-  // greatest, over the table's rows and the head's query heads, of sum_i max(q_i least_i, q_i greatest_i). q: rotated,
-  // as of `attend`. A device may sum in any order, the same for a table whatever other tables are in the batch.
+  // greatest, over the table's rows (PageSelection::choosing) and the head's query heads, of sum_i max(q_i least_i, q_i
+  // greatest_i). q: rotated, as of `attend`. A device may sum in any order, the same for a table whatever other tables
+  // are in the batch.
   virtual Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) = 0;
   // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;

@@ -110,7 +110,8 @@ Tensor HostBackend::select_pages(const Tensor& q, const KvLayer& kv, const Layou
     if (chosen == count) return void(std::copy_n(candidates, count, to));
     std::vector<const float*> queries;
     const std::int32_t* const begins = layout.begins.data<std::int32_t>();
-    for (int r = begins[table]; r < begins[table + 1]; ++r)
+    const int end = s.choosing ? begins[table] + s.choosing.data<std::int32_t>()[table] : begins[table + 1];
+    for (int r = begins[table]; r < end; ++r)
       for (int h = head * group; h < (head + 1) * group; ++h)
         queries.push_back(q.row<float>(r) + std::int64_t(h) * kv.head_size);
     std::vector<std::uint32_t> scores;

@@ -70,6 +70,7 @@ struct PageSelection {
   Tensor candidates;  // i32 [sequences, width]: full pages
   Tensor counts;      // i32 [sequences]: how many candidates a block table has
   Tensor chosen;      // i32 [sequences]: at most counts[i], and at most table_width
+  Tensor choosing;    // i32 [sequences]: by the queries of so many of its first rows; absent: of all its rows
 };
 
 constexpr int kMostVisibleApart = 63;  // slots; see Layout

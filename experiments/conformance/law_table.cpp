@@ -146,7 +146,8 @@ Candidate candidate(const Subject& subject, bool own_policy, bool own_verifier) 
               needs_of(subject.registries, subject.configs.drafter),
               {}};
   for (const Option& o : subject.registries.drafters.find(subject.configs.drafter).options)
-    if (o.type == "model") c.model_options.push_back(o.name);
+    if (o.type == "model" && !subject.configs.drafter.value(o.name, nlohmann::json()).is_null())
+      c.model_options.push_back(o.name);
   if (own_policy) {
     const PolicyTraits policy = policy_of(subject.registries, subject.configs.policy);
     c.policy_learns = policy.learns, c.most = policy.most;

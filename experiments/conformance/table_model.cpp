@@ -119,6 +119,7 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
     k.row<float>(r)[1] = v.row<float>(r)[0] = float(layout.positions.data<std::int32_t>()[r]);
   }
   backend.store(backend.upload(k), backend.upload(v), kv[0], rows.layout);
+  if (layout.selection.width > 0) layout.tables = on_host(backend, selected(backend, tokens, kv[0], rows.layout));
   if (!rows.wanted && rows.taps.empty() && !rows.mass) return {};
   KvLayer cache = kv[0];
   cache.pool = on_host(backend, cache.pool);
@@ -133,6 +134,16 @@ Output TableModel::forward(Backend& backend, const Rows& rows, std::span<const K
   for (std::int64_t i = 0; i < wanted.dim(0); ++i)
     std::ranges::copy(logits(read_context(layout, cache, wanted.data<std::int32_t>()[i])), out.row<float>(i));
   return {backend.upload(out)};
+}
+
+// By queries that follow from the rows' tokens, so that rows of other tokens select other pages.
+Tensor TableModel::selected(Backend& backend, const Tensor& tokens, const KvLayer& kv, const Layout& layout) const {
+  const Tensor q = Tensor::host({layout.rows, kv.head_size}, DType::f32);
+  for (int r = 0; r < layout.rows; ++r) {
+    std::uint64_t h = mix(options_.seed + 93 + std::uint64_t(tokens.data<Token>()[r] + 1));
+    for (int i = 0; i < kv.head_size; ++i) q.row<float>(r)[i] = float(2 * unit(h = mix(h)) - 1);
+  }
+  return backend.select_pages(backend.upload(q), kv, layout);
 }
 
 // Whatever stands in a row's context changes every number of its state.

@@ -51,6 +51,7 @@ class TableModel : public Model {
   std::vector<double> distribution(std::span<const Token> context, const Warp& warp) const;
 
  private:
+  Tensor selected(Backend& backend, const Tensor& tokens, const KvLayer& kv, const Layout& layout) const;
   Tensor states(const Layout& layout, const KvLayer& kv, Tap tap) const;
   void add_mass(Backend& backend, const Layout& layout, const KvLayer& kv, const Tensor& mass) const;
   std::vector<Token> read_context(const Layout& layout, const KvLayer& kv, int row) const;

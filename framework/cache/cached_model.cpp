@@ -224,6 +224,8 @@ void CachedModel::feed(std::span<const Segment> segments) {
       else
         (void)add(parent, s.tree->drawn_at(n) ? drawn : known, n);
       builder_.want();
+      // What the nodes below the root are may be judged by what the root's row computes.
+      if (n == 0) builder_.end_choice();
       held.pending.back().approximate = s.mutual || n >= s.approximate;
     }
     if (s.mutual) builder_.join(s.tree->nodes);

@@ -87,7 +87,7 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
   const Extent& e = extent_;
   const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
   staging.begin(e.rows * (row_bytes + 8 * pieces) + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted +
-                e.tables * (4 * e.candidates + 8) + 17 * Staging::kAlignment);
+                e.tables * (4 * e.candidates + 12) + 18 * Staging::kAlignment);
   Layout host, device;
   const auto array = [&](Tensor Layout::* column, Shape shape, DType dtype) {
     const auto a = staging.array(shape, dtype);
@@ -102,9 +102,10 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
              wanted = staging.array({e.wanted}, DType::i32);
   if (e.candidates > 0) {
     const auto candidates = staging.array({e.tables, e.candidates}, DType::i32),
-               counts = staging.array({e.tables}, DType::i32), chosen = staging.array({e.tables}, DType::i32);
-    device.selection = {e.candidates, candidates.device, counts.device, chosen.device};
-    fill_selection({e.candidates, candidates.host, counts.host, chosen.host});
+               counts = staging.array({e.tables}, DType::i32), chosen = staging.array({e.tables}, DType::i32),
+               choosing = staging.array({e.tables}, DType::i32);
+    device.selection = {e.candidates, candidates.device, counts.device, chosen.device, choosing.device};
+    fill_selection({e.candidates, candidates.host, counts.host, chosen.host, choosing.host});
   }
   Staging::Array features;
   if (pieces > 0) features = staging.array({e.rows, pieces}, DType::u64);
@@ -196,6 +197,7 @@ void LayoutBuilder::fill_selection(const PageSelection& s) const {
       std::fill(std::ranges::copy(candidates, to).out, to + s.width, trash_);
       *s.counts.row<std::int32_t>(table) = int(candidates.size());
       *s.chosen.row<std::int32_t>(table) = real ? real->chosen : 0;
+      *s.choosing.row<std::int32_t>(table) = !real ? 0 : real->choosing < 0 ? real->rows : real->choosing;
     }
 }
 

@@ -53,6 +53,8 @@ class LayoutBuilder {
   // candidates take the place of its first pages, where there are some: Layout::selection.
   void open(std::span<const PageId> pages, std::span<const PageId> candidates = {}, int chosen = 0);
   void add(const Row& row);
+  // The rows that are added to this sequence from now on choose none of the candidates.
+  void end_choice() { tables_.back().choosing = tables_.back().rows; }
   void want() { wanted_.push_back(std::int32_t(rows_.size()) - 1); }  // the logits of the row that was added last
   // The last `rows` rows attend to one another in both directions.
   void join(int rows);
@@ -70,6 +72,7 @@ class LayoutBuilder {
     int chosen = 0;
     int begin = 0, rows = 0;  // of `rows_`
     bool branches = false;
+    int choosing = -1;  // rows that choose; -1: all
   };
 
   void pad(Part& part) const;

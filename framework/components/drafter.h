@@ -74,8 +74,9 @@ struct Needs {
   // keys.
   bool page_bounds = false;
   bool confidence = false;  // implements Budget::confidence; otherwise a policy that sets it is an Error
-  bool waits = false;       // draft() waits for the device, at most once a level of the budget, and of each budget that
-                            // it gives to a drafter within it; without it too where the budget sets Budget::confidence
+  bool waits = false;       // draft() waits for the device, at most once before the first level and once a level of the
+                            // budget, and of each budget that it gives to a drafter within it; without it too where the
+                            // budget sets Budget::confidence
   bool any_tree = false;    // observe() reads trees that others drew, too, so one that is made of it gives it those
   bool own_trees = false;   // a drafter within it learns from outcomes of its own trees alone
   // It drafts below a path that is not verified (Sequence::verified), several times in a step: of a sequence it keeps

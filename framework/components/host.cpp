@@ -88,24 +88,27 @@ bool asks_nothing(const Soundness& soundness) { return !soundness.raw; }
 }  // namespace
 
 template <class T>
-std::unique_ptr<T> Host::part(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config) {
+const Registry<T>& Host::allowed(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config) const {
   if (!offers_.registries) throw Error(std::string("this engine was given no way to make another ") + what);
   const Registry<T>& registry = offers_.registries->*kind;
   if (!asks_nothing(registry.traits(config, target_)) && !parts_.contains(registry.complete(config).dump()))
     throw Error("the " + registry.what() + " '" + config["name"].get<std::string>() +
                 "' is part of another component, and its Entry::traits asks the engine for something; let an option " +
                 "of the type \"" + registry.what() + "\" name it, so that the engine serves it");
-  return registry.make(config, *this);
+  return registry;
 }
 
 std::unique_ptr<Drafter> Host::drafter(const nlohmann::json& config) {
-  return part(&Registries::drafters, "drafter", config);
+  return allowed(&Registries::drafters, "drafter", config).make(config, *this);
+}
+OwnModel Host::own_model(const nlohmann::json& drafter) {
+  return allowed(&Registries::drafters, "drafter", drafter).model(drafter, *this);
 }
 std::unique_ptr<LengthPolicy> Host::policy(const nlohmann::json& config) {
-  return part(&Registries::policies, "policy", config);
+  return allowed(&Registries::policies, "policy", config).make(config, *this);
 }
 std::unique_ptr<Verifier> Host::verifier(const nlohmann::json& config) {
-  return part(&Registries::verifiers, "verifier", config);
+  return allowed(&Registries::verifiers, "verifier", config).make(config, *this);
 }
 
 Needs Host::needs_of(const nlohmann::json& drafter) const {

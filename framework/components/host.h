@@ -23,6 +23,7 @@ class Drafter;
 class LengthPolicy;
 class Verifier;
 struct Needs;
+struct OwnModel;
 struct Soundness;
 class Registries;
 template <class T> class Registry;
@@ -76,6 +77,7 @@ class Host {
   // and trials whose draws have a scope of their own (Draws::within); an outer policy gives no budget above its own
   // largest. Who makes the trials of an inner verifier gives it what it reads (Soundness::raw).
   std::unique_ptr<Drafter> drafter(const nlohmann::json& config);
+  OwnModel own_model(const nlohmann::json& drafter);  // Entry::model, of an option with Option::model_alone
   std::unique_ptr<LengthPolicy> policy(const nlohmann::json& config);
   std::unique_ptr<Verifier> verifier(const nlohmann::json& config);
   Needs needs_of(const nlohmann::json& drafter) const;  // its traits (Registry::traits)
@@ -93,7 +95,7 @@ class Host {
  private:
   std::shared_ptr<CachedModel> add(std::shared_ptr<CachedModel> cache);
   template <class T>
-  std::unique_ptr<T> part(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config);
+  const Registry<T>& allowed(Registry<T> Registries::* kind, const char* what, const nlohmann::json& config) const;
   std::string on_device(const std::string& key) const;
 
   Backend& backend_;

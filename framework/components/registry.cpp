@@ -83,10 +83,26 @@ void expect_known(const std::string& owner, const nlohmann::json& config, const 
   }
 }
 
+// Whether the option that takes its place is given.
+bool is_replaced(const Option& o, const nlohmann::json& config) {
+  return !o.instead.empty() && config.contains(o.instead) && !config.at(o.instead).is_null();
+}
+
+// A part of a model has no meaning where another option takes the model's place.
+void expect_parts_of_models(const std::string& owner, const nlohmann::json& filled,
+                            const std::vector<Option>& options) {
+  for (const Option& o : options)
+    for (const Option& part : options)
+      if (part.of == o.name && is_replaced(o, filled) && filled.at(part.name) != part.standard)
+        throw Error("option '" + part.name + "' of " + owner + " is of its '" + o.name + "', whose place '" +
+                    o.instead + "' takes; leave it out");
+}
+
 // Completes the components that the value of the option `o` is.
 void complete_components(const std::string& owner, const Option& o, nlohmann::json& value, const Entries& all) {
   each_component(o, value, [&](const std::string& kind, nlohmann::json& config, const std::string& at) {
     try {
+      if (o.model_alone) expect_model_alone(config, all);
       config = fill_options(kind, config, declared(kind, config, all).options, all);
     } catch (const Error& e) {
       throw Error("option '" + at + "' of " + owner + ": " + e.what());
@@ -202,6 +218,22 @@ void taken_name(const std::string& what, const std::string& name, const std::str
               "); register yours under another name");
 }
 
+void expect_model_alone(const nlohmann::json& config, const Entries& all) {
+  const Entry<Drafter>& entry = find_entry("drafter", config, all.drafters);
+  const std::string who = "the drafter '" + config.at("name").get<std::string>() + "'";
+  if (!entry.model) {
+    std::vector<std::string> offer;
+    for (const auto& [name, other] : all.drafters)
+      if (other.model) offer.push_back(name);
+    throw Error(who + " offers no model to other drafters; choose one of: " + listed(offer));
+  }
+  for (const Option& o : entry.options)
+    if (o.of_trees && config.contains(o.name) && config.at(o.name) != o.standard)
+      throw Error("'" + o.name + "' says how " + who +
+                  " draws trees, but its model is used here without them; leave it "
+                  "out");
+}
+
 void no_traits(const std::string& what, const std::string& name) {
   throw Error("the " + what + " '" + name +
               "' states no traits, which an engine must know before it is made; fill Entry::traits");
@@ -247,14 +279,21 @@ nlohmann::json fill_options(const std::string& what, const nlohmann::json& confi
     const auto given = config.find(o.name);
     nlohmann::json& value = filled[o.name] = given != config.end() ? *given : o.standard;
     if (fits(value, o)) {
+      if (!value.is_null() && is_replaced(o, config))
+        throw Error(owner + " has the options '" + o.name + "' and '" + o.instead +
+                    "', of which one takes the other's place; leave one of them out");
       complete_components(owner, o, value, all);
       continue;
     }
+    if (value.is_null() && is_replaced(o, config)) continue;
     if (given == config.end())
-      throw Error(owner + " needs the option '" + o.name + "' (" + o.type + ": " + o.meaning + ")");
+      throw Error(owner + " needs the option '" + o.name + "'" +
+                  (o.instead.empty() ? "" : " or '" + o.instead + "' in its place") + " (" + o.type + ": " + o.meaning +
+                  ")");
     throw Error("option '" + o.name + "' of " + owner + " must be " + o.type + " (" + o.meaning + "), not " +
                 shown(value));
   }
+  expect_parts_of_models(owner, filled, options);
   try {
     for (const auto& o : options)
       if (names_a_model(filled, o)) spread(model_of(filled, o, options), o, options, filled);

@@ -15,6 +15,7 @@
 
 #include "framework/components/drafter.h"
 #include "framework/components/length_policy.h"
+#include "framework/components/own_model.h"
 #include "framework/components/verifier.h"
 #include "framework/model/model_choice.h"
 #include "framework/text/known_names.h"
@@ -37,6 +38,10 @@ struct Option {
   bool optional = false;                // null is a value
   double least = -1e300, most = 1e300;  // of numbers
   std::string of = "";                  // of shapes, dtypes and kv_dtypes: the name of a model option
+  // Of one that must be given: the name of an optional one that takes its place. Exactly one of the two is given.
+  std::string instead = "";
+  bool model_alone = false;  // of a drafter: its model is used (Entry::model), and none of its trees
+  bool of_trees = false;     // says how trees are drawn, so it has no meaning where the model is used alone
 };
 
 template <class T> struct Entry {
@@ -57,6 +62,8 @@ template <class T> struct Entry {
   // the traits of the parts of its kind that its options name, in order. An Error where it cannot be made of these.
   std::function<void(typename T::Traits& own, std::span<const typename T::Traits> parts, const nlohmann::json& options)>
       unite = {};
+  // Of a drafter: its model, for a drafter that has an option with Option::model_alone. Empty: it offers none.
+  std::function<OwnModel(const nlohmann::json& options, Host& host)> model = {};
 };
 
 // Everything that is registered, by kind and name.
@@ -98,6 +105,8 @@ nlohmann::json with_paths(const std::string& what, nlohmann::json config, const 
                                const std::vector<std::string>& known);
 [[noreturn]] void taken_name(const std::string& what, const std::string& name, const std::string& plugin);
 [[noreturn]] void no_traits(const std::string& what, const std::string& name);
+// Throws Error unless a drafter of this config offers its model, and the config says nothing of trees.
+void expect_model_alone(const nlohmann::json& config, const Entries& all);
 [[noreturn]] void nothing_made(const std::string& what, const std::string& name, const std::string& plugin);
 
 // The entry of {"name": NAME, ...}; an Error where there is none.
@@ -150,11 +159,15 @@ template <class T> class Registry {
     return foretoken::with_paths(what_, complete(config), *all_, find);
   }
   std::unique_ptr<T> make(const nlohmann::json& config, Host& host) const {
-    const Entry<T>& entry = find(config);
-    const nlohmann::json whole = complete(config);
-    const std::shared_ptr<void> named = allow_parts(host, whole, entry.options, *all_);
-    std::unique_ptr<T> made = entry.make(with_whole_models(whole, entry.options), host);
-    if (!made) nothing_made(what_, config["name"].get<std::string>(), entry.plugin);
+    std::unique_ptr<T> made = made_by(&Entry<T>::make, config, host);
+    if (!made) nothing_made(what_, config["name"].get<std::string>(), find(config).plugin);
+    return made;
+  }
+  // Of a drafter: what Entry::model makes; an Error where it offers none.
+  OwnModel model(const nlohmann::json& config, Host& host) const {
+    expect_model_alone(config, *all_);
+    OwnModel made = made_by(&Entry<T>::model, config, host);
+    if (!made.model) nothing_made(what_, config["name"].get<std::string>(), find(config).plugin);
     return made;
   }
   // The traits of what `config` makes: its own, and what the components that its options name need. Needs that nothing
@@ -169,6 +182,13 @@ template <class T> class Registry {
   }
 
  private:
+  template <class Maker> auto made_by(Maker Entry<T>::* maker, const nlohmann::json& config, Host& host) const {
+    const Entry<T>& entry = find(config);
+    const nlohmann::json whole = complete(config);
+    const std::shared_ptr<void> named = allow_parts(host, whole, entry.options, *all_);
+    return (entry.*maker)(with_whole_models(whole, entry.options), host);
+  }
+
   std::string what_;
   std::shared_ptr<Entries> all_;  // those of Registries
 };

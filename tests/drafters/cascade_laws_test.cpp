@@ -3,6 +3,7 @@
 // enumeration sees draws that two rounds share.
 #include <gtest/gtest.h>
 
+#include "kernels/reference/reference_backend.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/around.h"
 #include "tests/support/states.h"
@@ -48,6 +49,58 @@ TEST(CascadeLaws, TheOutputsDistributionIsTheTargets) {
     EXPECT_GT(f.cases, 20) << f.what;
     EXPECT_GT(f.accepted, 0) << f.what;
   }
+}
+
+json within_of(const json& middle, const json& inner, const json& more, const std::string& verifier) {
+  json config = cascade_of(inner, verifier, more);
+  config.erase("model"), config["middle"] = middle;
+  return config;
+}
+
+// Pages of one row: of the prompt's four that are before the root, the view has one or two.
+ExactCase on_few_pages(int tokens) {
+  return {.target = {.vocab = 2, .order = 3, .seed = 83, .impossible = 0},
+          .prompts = {{1, 0, 0, 1, 1}},
+          .tokens = tokens,
+          .scenario = {.engine = {.batch = 4, .step_rows = 256, .page_rows = 1, .pages = 128, .check = true}}};
+}
+const json kThin{{"name", "window"}, {"sinks", 1}, {"window", 1}}, kSelected{{"name", "quest"}, {"budget", 1}};
+
+TEST(CascadeLaws, SoItIsWhereTheMiddleModelReadsFewOfTheTargetsPages) {
+  const json once{{"length", 1}, {"rounds", 1}}, whole{{"length", 2}};
+  for (const auto& [middle, inner, verifier, more, outer, length] :
+       std::vector<std::tuple<json, json, std::string, json, std::string, int>>{
+           {kThin, kFar, "speculative_sampling", whole, "block_verification", 2},
+           {kThin, kNgram, "speculative_sampling", once, "target_match", 3},
+           {kSelected, kFar, "speculative_sampling", whole, "block_verification", 2},
+           {kSelected, kFar, "block_verification", once, "speculative_sampling", 3},
+           {kSelected, kSiblings, "k_seq", {{"length", 1}, {"nodes", 3}, {"rounds", 1}}, "block_verification", 2},
+           {kSelected, kNgram, "speculative_sampling", whole, "speculative_sampling", 3},
+           {kSelected, kFar, "coupled", once, "coupled", 2}}) {
+    const Finding f = exact(judged_by(within_of(middle, inner, more, verifier), outer, length), on_few_pages(3));
+    EXPECT_TRUE(f.holds) << f.what << ": " << f.why;
+    EXPECT_GT(f.cases, 20) << f.what;
+    EXPECT_GT(f.accepted, 0) << f.what;
+  }
+}
+
+// Lets all rows of a forward choose pages, so that drafted tokens choose what the model that judges them reads.
+class AllRowsChoose final : public ReferenceBackend {
+ public:
+  Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override {
+    Layout all = layout;
+    all.selection.choosing = {};
+    return ReferenceBackend::select_pages(q, kv, all);
+  }
+};
+
+TEST(CascadeLaws, PagesThatDraftedTokensChooseAreSeen) {
+  const Subject s = judged_by(within_of(kSelected, kFar, {{"length", 1}, {"rounds", 1}}, "speculative_sampling"),
+                              "block_verification", 2);
+  ExactCase c = on_few_pages(3);
+  EXPECT_FALSE(refuted(exact(s, c)));
+  c.backend = [] { return std::make_unique<AllRowsChoose>(); };
+  EXPECT_TRUE(refuted(exact(s, c)));
 }
 
 TEST(CascadeLaws, SoItIsWhereChainsEndByConfidence) {

@@ -18,6 +18,20 @@ const json kLookup{{"name", "ngram"}, {"longest", 2}, {"shortest", 1}};
 json tree(const std::string& draws) {
   return {{"name", "draft_tree"}, {"model", "table:far"}, {"shape", {2, 1}}, {"cut", true}, {"draws", draws}};
 }
+json below(const json& middle, const json& inner, const json& more = json::object(),
+           const std::string& verifier = "speculative_sampling") {
+  json config = cascade(inner, more, verifier);
+  config.erase("model"), config["middle"] = middle;
+  return config;
+}
+const json kFewPages{{"name", "window"}, {"sinks", 1}, {"window", 2}}, kSelectedPages{{"name", "quest"}, {"budget", 4}};
+// Models of the target's own: all that a drafter offers.
+const std::vector<json> kParts{
+    kFewPages,
+    kSelectedPages,
+    {{"name", "snapkv"}, {"budget", 6}, {"sinks", 2}, {"window", 2}, {"observe", 3}, {"every", 2}},
+    {{"name", "h2o"}, {"budget", 6}, {"window", 2}, {"observe", 3}, {"every", 3}},
+    {{"name", "layer_skip"}, {"attention", {0}}}};
 json skip() { return {{"name", "layer_skip"}, {"attention", {0}}}; }
 
 // Every node is below the one before, and its q is the middle model's, to the last bit.
@@ -79,6 +93,41 @@ TEST(Cascade, IsTheChainOfTheMiddleModelWhereNoChanceIsLeft) {
       ASSERT_EQ(found.size(), alone.size());
       for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].tokens, alone[i].tokens) << i;
     }
+  }
+}
+
+// So it is where the middle model is a part of the target, whatever pages it reads. Where it selects them, all rows of
+// an inner round read those of its root, so only rounds of one token are those of the drafter that owns the model.
+TEST(Cascade, IsTheChainOfThePartOfTheTargetWhereNoChanceIsLeft) {
+  const auto backend = make_reference_backend();
+  for (const bool races : {false, true}) {
+    TreeScenario s;
+    s.budget = {7, 6};
+    s.target.order = 8;  // so that pages that are left out make another distribution
+    if (races)
+      s.verifier = "coupled";
+    else
+      s.sampling.temperature = 0;
+    const auto requests = random_requests(5, 6, 20, 30, 1);
+    std::vector<Tokens> of_parts;
+    for (const json& middle : kParts) {
+      const std::vector<Proposed> alone = proposals(s, middle, *backend, requests);
+      Tokens all;
+      for (const Proposed& p : alone) all.insert(all.end(), p.tokens.begin(), p.tokens.end());
+      of_parts.push_back(all);
+      const json none{{"name", "none"}};
+      for (const json& inner : {none, kLookup, model("table:far"), tree("independent")}) {
+        if (middle == kSelectedPages && inner != none) continue;
+        SCOPED_TRACE(middle.dump() + inner.dump());
+        const std::vector<Proposed> found = proposals(
+            s, below(middle, inner, {{"length", 3}}, races ? "coupled" : "speculative_sampling"), *backend, requests);
+        ASSERT_EQ(found.size(), alone.size());
+        for (std::size_t i = 0; i < found.size(); ++i)
+          ASSERT_EQ(found[i].tokens, alone[i].tokens) << i << " at " << found[i].sequence.length();
+      }
+    }
+    for (std::size_t i = 0; i < of_parts.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) EXPECT_NE(of_parts[i], of_parts[j]) << "they read other pages";
   }
 }
 
@@ -241,6 +290,26 @@ TEST_F(CascadeRefusals, ComeInOneSentence) {
   json whole = tree("independent");
   whole["cut"] = false;
   EXPECT_TRUE(says(refusal(cascade(whole, {{"length", 1}})), "a shape of 5 nodes", "gives it 2 and 1"));
+}
+
+TEST_F(CascadeRefusals, OfAMiddleModelThatIsNone) {
+  EXPECT_TRUE(says(refusal(below(kLookup, kLookup)), "option 'middle'", "'ngram' offers no model",
+                   "h2o, layer_skip, quest, snapkv, window"));
+  json both = below(kFewPages, kLookup);
+  both["model"] = "table:other";
+  EXPECT_TRUE(says(refusal(both), "'model' and 'middle'", "leave one of them out"));
+  both.erase("model"), both.erase("middle");
+  EXPECT_TRUE(says(refusal(both), "needs the option 'model' or 'middle' in its place"));
+  EXPECT_TRUE(says(refusal(below(kFewPages, kLookup, {{"dtype", "bf16"}})), "'dtype'", "is of its 'model'",
+                   "'middle' takes", "leave it out"));
+  json grown = kSelectedPages;
+  grown["growth"] = "tree";
+  EXPECT_TRUE(
+      says(refusal(below(grown, kLookup)), "'growth' says how the drafter 'quest' draws trees", "leave it out"));
+  grown = kSelectedPages, grown["temperature"] = 0.5;
+  EXPECT_TRUE(says(refusal(below(grown, kLookup)), "'temperature' says how"));
+  EXPECT_TRUE(says(refusal(below(kFewPages, skip())), "inner drafter \"layer_skip\"", "middle model of \"window\"",
+                   "both draft in the target's cache"));
 }
 
 // Where noise is named by position alone, a second round of the other kind would meet what the first one has looked at.

@@ -104,6 +104,24 @@ TEST_F(ChosenPages, of_h2o_are_those_with_the_most_mass_in_all) {
   EXPECT_EQ(weighted->rows[1], 8) << "tokens 40 to 47";
 }
 
+// Where a round has passed several choices, as after a preemption, what each of them accumulates is read in one go.
+TEST_F(ChosenPages, of_several_choices_wait_once_for_the_device) {
+  weighted->masses = {{{3, 9.0f}}};
+  configs.drafter = {{"name", "h2o"}, {"budget", 38}, {"window", 30}, {"observe", 3}, {"every", 1}};
+  configs.policy["length"] = 4;
+  const auto e = engine();
+  e->submit(request(prompt(), 24, 0));
+  std::size_t most = 0;
+  while (!e->idle()) {
+    const std::size_t before = weighted->rows.size();
+    const StepReport report = e->step();
+    const std::size_t forwards = weighted->rows.size() - before;
+    most = std::max(most, forwards);
+    EXPECT_LE(report.waits, forwards > 0 ? 2 : 1);
+  }
+  EXPECT_GT(most, 1u) << "several spans in one round";
+}
+
 // No mass is asked for where the budget has every page, and the draft is then the target.
 TEST_F(ChosenPages, of_a_large_budget_are_all) {
   for (const char* name : {"snapkv", "h2o", "quest"}) {

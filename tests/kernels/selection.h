@@ -10,7 +10,7 @@ namespace foretoken::test {
 inline Layout selecting(Layout l, const Cache& cache, const std::vector<std::int32_t>& counts,
                         const std::vector<std::int32_t>& chosen) {
   const int sequences = int(cache.tables.dim(0)), width = int(cache.tables.dim(1));
-  l.selection = {width, cache.tables, integers(counts), integers(chosen)};
+  l.selection = {width, cache.tables, integers(counts), integers(chosen), {}};
   l.tables = Tensor::host({sequences, width}, DType::i32), l.table_width = width;
   for (int i = 0; i < sequences; ++i) {
     const std::int32_t* const from = cache.tables.row<std::int32_t>(i);

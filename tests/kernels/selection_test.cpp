@@ -114,6 +114,27 @@ TEST_P(ParityOfPages, select_pages) {
   }
 }
 
+// Rows that do not choose might as well not be there.
+TEST_P(ParityOfPages, AreChosenByTheFirstRowsOfATable) {
+  const Cache cache = filled(DType::bf16);
+  const std::vector<ScenarioRow> rows{
+      chain_row(0, 50), chain_row(0, 51), {2, 20, 44, 20, {0b101}}, {2, 22, 45, 20, {0b110}}};
+  const Tensor q = random_tensor({4, kHeads * kSize}, 8);
+  const auto tables = [&](const std::vector<std::int32_t>& choosing) {
+    Layout layout = selecting(layout_of(rows, cache.tables, 1), cache, {8, 0, 8}, {3, 0, 2});
+    layout.selection.choosing = integers(choosing);
+    return backend->select_pages(q, cache.layers[1], layout);
+  };
+  Layout first = selecting(layout_of({rows[0], rows[2]}, cache.tables, 1), cache, {8, 0, 8}, {3, 0, 2});
+  const Tensor of_first = Tensor::host({2, kHeads * kSize}, DType::f32);
+  std::copy_n(q.row<float>(0), kHeads * kSize, of_first.row<float>(0));
+  std::copy_n(q.row<float>(2), kHeads * kSize, of_first.row<float>(1));
+  EXPECT_TRUE(same_bits(tables({1, 0, 1}), backend->select_pages(of_first, cache.layers[1], first)));
+  const Layout all = selecting(layout_of(rows, cache.tables, 1), cache, {8, 0, 8}, {3, 0, 2});
+  EXPECT_TRUE(same_bits(tables({2, 0, 2}), backend->select_pages(q, cache.layers[1], all)));
+  EXPECT_FALSE(same_bits(tables({1, 0, 1}), tables({2, 0, 2}))) << "otherwise this tests nothing";
+}
+
 TEST_P(ParityOfPages, TakesTheFirstOfEqualScores) {
   Cache cache(1, kSlots, kRows, kKvHeads, kSize, DType::bf16);
   const std::vector<std::int32_t> all(cache.tables.row<std::int32_t>(0), cache.tables.row<std::int32_t>(0) + 8);

@@ -66,8 +66,9 @@ struct SelectWork {
   bool aligned;  // bounds may be read 8 numbers of bf16 at a time
   int width;
   const std::int32_t *candidates, *counts, *chosen;
-  float* scores;         // [sequences, kv_heads, width]
-  std::int32_t* tables;  // [sequences * kv_heads, table_width]
+  const std::int32_t* choosing;  // null: all rows
+  float* scores;                 // [sequences, kv_heads, width]
+  std::int32_t* tables;          // [sequences * kv_heads, table_width]
 };
 
 // Eight bounds from number i on; zeros behind the head's end.
@@ -169,7 +170,8 @@ template <class T> __global__ void __launch_bounds__(kScoreThreads)
   wait_for_previous_kernels();
   const int count = work.counts[table];
   if (begin >= count || work.chosen[table] == count) return;
-  const int row = w.begins[table], queries = (w.begins[table + 1] - row) * w.group;
+  const int row = w.begins[table],
+            queries = (work.choosing ? work.choosing[table] : w.begins[table + 1] - row) * w.group;
   float most[kTiles][kPagesEach];
 #pragma unroll
   for (int i = 0; i < kTiles * kPagesEach; ++i) most[i / kPagesEach][i % kPagesEach] = kUnseen;
@@ -350,6 +352,7 @@ Tensor CudaBackend::select_pages(const Tensor& q, const KvLayer& kv, const Layou
                  reinterpret_cast<std::uintptr_t>(kv.pool.raw()) % 16 == 0;
   work.width = s.width, work.candidates = s.candidates.data<const std::int32_t>();
   work.counts = s.counts.data<const std::int32_t>(), work.chosen = s.chosen.data<const std::int32_t>();
+  work.choosing = s.choosing ? s.choosing.data<const std::int32_t>() : nullptr;
   work.scores = scores.data<float>(), work.tables = tables.data<std::int32_t>();
   with_type("select_pages", bounds_type(kv.dtype), [&](auto* type) {
     launch_kernel("select_pages", stream_,

@@ -189,6 +189,26 @@ TEST(ThinViews, SelectInEveryLayerAndHead) {
   }
 }
 
+// A root selects the same pages whatever nodes are below it, as it must where these are judged by its logits; a level
+// that is fed behind it selects for itself.
+TEST(ThinViews, SelectByTheRootAndNotByNodesBelowIt) {
+  const Sequence s = sequence_of(35);
+  Read read("llama2", "f32", s);
+  CachedModel thin(read.backend, part_of(read.model, {}), read.target.cache(), selected(2));
+  const auto of_root = [&](const std::vector<Token>& below) {
+    EXPECT_EQ(thin.unseen(s).size(), 1u);
+    EXPECT_TRUE(thin.reserve(s, 1 + int(below.size())));
+    DraftTree tree = DraftTree::rooted(read.backend, s.last(), 32);
+    for (const Token t : below) tree.guess(0, t);
+    const Segment all{&s, 0, &tree, 0};
+    return thin.run({&all, 1}).logits.rows(0, 1);
+  };
+  const Tensor alone = of_root({});
+  std::vector<Token> below;
+  for (Token t = 1; t < 20; ++t) below.push_back(t * 4);
+  EXPECT_TRUE(equal(of_root(below), alone));
+}
+
 // Bounds are computed once for each page, when its rows are confirmed, and again for a sequence that was forgotten.
 TEST(ThinViews, BoundEachPageOnce) {
   Sequence s = sequence_of(35);

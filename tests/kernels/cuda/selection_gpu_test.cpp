@@ -14,7 +14,7 @@ namespace {
 
 Layout selection_on_gpu(Layout l) {
   l = on_gpu(l);
-  for (Tensor* t : {&l.selection.candidates, &l.selection.counts, &l.selection.chosen})
+  for (Tensor* t : {&l.selection.candidates, &l.selection.counts, &l.selection.chosen, &l.selection.choosing})
     if (*t) *t = gpu().upload(*t);
   return l;
 }
@@ -111,10 +111,24 @@ void compare(const SelectCase& c) {
   // Alone, the second table selects the same.
   Layout alone = layout_of({chain_row(0, 40), chain_row(0, 41)}, cache.tables.rows(1, 1), 0);
   alone.tables = layout.tables.rows(1, 1), alone.table_width = layout.table_width;
-  alone.selection = {layout.selection.width, layout.selection.candidates.rows(1, 1), integers({c.counts[1]}),
-                     integers({c.chosen[1]})};
+  alone.selection = {layout.selection.width,
+                     layout.selection.candidates.rows(1, 1),
+                     integers({c.counts[1]}),
+                     integers({c.chosen[1]}),
+                     {}};
   const Tensor one = fetched(gpu().select_pages(gpu().upload(given.rows(1, 2)), layers[1], selection_on_gpu(alone)));
   EXPECT_EQ(std::memcmp(one.raw(), got.row<std::int32_t>(c.kv_heads), std::size_t(one.bytes())), 0);
+  // Rows that do not choose might as well not be there.
+  Layout first = layout,
+         few = selecting(layout_of({rows[0], rows[1], rows[3]}, cache.tables, 0), cache, c.counts, c.chosen);
+  first.selection.choosing = integers({1, 1, 1});
+  const Tensor of_few = Tensor::host({3, given.dim(1)}, given.dtype());
+  for (const auto& [to, from] : {std::pair(0, 0), {1, 1}, {2, 3}})
+    std::memcpy(static_cast<std::byte*>(of_few.raw()) + to * of_few.bytes() / 3,
+                static_cast<const std::byte*>(given.raw()) + from * of_few.bytes() / 3,
+                std::size_t(of_few.bytes() / 3));
+  EXPECT_TRUE(same_bits(fetched(gpu().select_pages(gpu().upload(given), layers[1], selection_on_gpu(first))),
+                        fetched(gpu().select_pages(gpu().upload(of_few), layers[1], selection_on_gpu(few)))));
 }
 
 TEST(SelectPages, AreTheReferences) {

@@ -85,7 +85,7 @@ class Cascade : public Drafter {
   void observe_step(const StepReport& report) override { inner_.observe_step(report); }
   std::string notice() const override { return inner_.notice(); }
   void forget(const Sequence& sequence) override {
-    paths_.erase(sequence.id), inner_.forget(sequence), own_.forget(sequence);
+    paths_.erase(sequence.id), own_.forget(sequence), inner_.forget(sequence);
   }
 
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -298,6 +298,9 @@ void unite_cascade(Needs&, std::span<const Needs> parts, const nlohmann::json& o
     throw Error("the drafter 'cascade' has the inner drafter " + name +
                 ", which cannot draft below tokens that the target has not verified (Needs::below_drafts); choose a "
                 "lookup without memory, a draft model, or a part of the target");
+  if (parts.size() > 1 && (parts[1].ranks > 0 || !parts[1].hidden.empty() || parts[1].learns))
+    throw Error("the drafter 'cascade' has the middle model of " + o.at("middle").at("name").dump() +
+                ", which reads states or outcomes of the target that a path of draft tokens lacks; choose another");
   // Both would write rows of the same path behind the target's, each over the other's.
   if (inner.views_target && parts.size() > 1 && parts[1].views_target)
     throw Error("the drafter 'cascade' has the inner drafter " + name + " and the middle model of " +

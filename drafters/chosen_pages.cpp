@@ -101,7 +101,8 @@ class ChoosesPages {
     }
     std::vector<ObservedMass::Span> due;
     int read = chosen.read < 0 ? whole_pages(since(sequence.prompt_length)) : chosen.read;
-    for (int at = sequence.prompt_length; at <= last; at += budget_.every)
+    const int past = std::max(0, read - sequence.prompt_length) / budget_.every;  // choices, whose spans were read
+    for (int at = sequence.prompt_length + past * budget_.every; at <= last; at += budget_.every)
       if (const int end = whole_pages(at); end > read) due.push_back({&sequence, std::exchange(read, end), end});
     return due;
   }

@@ -24,8 +24,9 @@ std::vector<std::vector<float>> ObservedMass::observe(std::span<const Span> span
     forwards[k].push_back(i);
   }
   std::vector<Tensor> read;
-  for (std::vector<std::size_t>& forward : forwards) read.push_back(begin(spans, forward));
-  if (count.empty()) return masses;
+  std::unordered_set<SequenceId> lacking;
+  for (std::vector<std::size_t>& forward : forwards) read.push_back(begin(spans, forward, lacking));
+  if (std::ranges::all_of(forwards, [](const auto& forward) { return forward.empty(); })) return masses;
   backend_.synchronize();
   for (std::size_t k = 0; k < forwards.size(); ++k)
     for (std::size_t n = 0; n < forwards[k].size(); ++n) {
@@ -36,12 +37,14 @@ std::vector<std::vector<float>> ObservedMass::observe(std::span<const Span> span
   return masses;
 }
 
-Tensor ObservedMass::begin(std::span<const Span> spans, std::vector<std::size_t>& forward) {
+Tensor ObservedMass::begin(std::span<const Span> spans, std::vector<std::size_t>& forward,
+                           std::unordered_set<SequenceId>& lacking) {
   std::vector<Segment> segments;
   std::erase_if(forward, [&](std::size_t i) {
     const Span& s = spans[i];
+    if (lacking.contains(s.sequence->id)) return true;
     const int rows = s.end - model_->cache().settle_before(*s.sequence, s.begin);
-    if (!model_->reserve(*s.sequence, rows)) return true;
+    if (!model_->reserve(*s.sequence, rows)) return lacking.insert(s.sequence->id).second;
     segments.push_back({s.sequence, rows});
     return false;
   });

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "framework/components/host.h"
@@ -23,15 +24,16 @@ class ObservedMass {
   int page_rows() const { return model_->cache().page_rows(); }
   // The rows of the target's cache that hold tokens of the sequence.
   int confirmed(const Sequence& sequence);
-  // For each span the mass on the pages [0, pages of `end`); empty where the pool has no pages for a span's rows, which
-  // are given back. One wait for all of them, and a forward for the k-th spans of all sequences.
+  // For each span the mass on the pages [0, pages of `end`); empty where the pool has no pages for its rows, or for
+  // those of a span of the same sequence before it. One wait for all of them, and a forward for the k-th spans of all
+  // sequences.
   std::vector<std::vector<float>> observe(std::span<const Span> spans);
   void forget(const Sequence& sequence) { model_->forget(sequence); }
 
  private:
-  // Queues a forward of the spans of these numbers, and the copy to the host of their masses; drops those without
-  // pages.
-  Tensor begin(std::span<const Span> spans, std::vector<std::size_t>& forward);
+  // Queues a forward of the spans of these numbers, and the copy to the host of their masses; drops those of sequences
+  // that lack pages.
+  Tensor begin(std::span<const Span> spans, std::vector<std::size_t>& forward, std::unordered_set<SequenceId>& lacking);
 
   Backend& backend_;
   std::shared_ptr<CachedModel> model_;

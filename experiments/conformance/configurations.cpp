@@ -33,7 +33,7 @@ template <class T> std::string needs_a_user(const Registry<T>& registry, const s
 // Table models for the required models that are missing, of inner drafters too: the n-th one, then the next.
 template <class T> void add_tables(const Registry<T>& registry, json& config, std::size_t& n) {
   for (const Option& o : registry.find(config).options) {
-    const bool replaced = !o.instead.empty() && config.contains(o.instead);
+    const bool replaced = !o.instead.empty() && !config.value(o.instead, json()).is_null();
     if (must_be_given(o) && o.type == "model" && !config.contains(o.name) && !replaced)
       config[o.name] = kTables[n++ % kTables.size()];
     if (registry.what() != "drafter" || !config.contains(o.name) || config[o.name].is_null()) continue;

@@ -64,7 +64,9 @@ ExactCase on_few_pages(int tokens) {
           .tokens = tokens,
           .scenario = {.engine = {.batch = 4, .step_rows = 256, .page_rows = 1, .pages = 128, .check = true}}};
 }
-const json kThin{{"name", "window"}, {"sinks", 1}, {"window", 1}}, kSelected{{"name", "quest"}, {"budget", 1}};
+const json kThin{{"name", "window"}, {"sinks", 1}, {"window", 1}}, kSelected{{"name", "quest"}, {"budget", 1}},
+    kHeavy{{"name", "h2o"}, {"budget", 2}, {"window", 1}, {"observe", 1}, {"every", 1}},
+    kSnap{{"name", "snapkv"}, {"budget", 2}, {"sinks", 0}, {"window", 1}, {"observe", 1}, {"every", 1}};
 
 TEST(CascadeLaws, SoItIsWhereTheMiddleModelReadsFewOfTheTargetsPages) {
   const json once{{"length", 1}, {"rounds", 1}}, whole{{"length", 2}};
@@ -76,6 +78,8 @@ TEST(CascadeLaws, SoItIsWhereTheMiddleModelReadsFewOfTheTargetsPages) {
            {kSelected, kFar, "block_verification", once, "speculative_sampling", 3},
            {kSelected, kSiblings, "k_seq", {{"length", 1}, {"nodes", 3}, {"rounds", 1}}, "block_verification", 2},
            {kSelected, kNgram, "speculative_sampling", whole, "speculative_sampling", 3},
+           {kHeavy, kFar, "speculative_sampling", whole, "block_verification", 2},
+           {kSnap, kFar, "speculative_sampling", whole, "block_verification", 2},
            {kSelected, kFar, "coupled", once, "coupled", 2}}) {
     const Finding f = exact(judged_by(within_of(middle, inner, more, verifier), outer, length), on_few_pages(3));
     EXPECT_TRUE(f.holds) << f.what << ": " << f.why;

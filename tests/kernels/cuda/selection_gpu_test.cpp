@@ -119,16 +119,25 @@ void compare(const SelectCase& c) {
   const Tensor one = fetched(gpu().select_pages(gpu().upload(given.rows(1, 2)), layers[1], selection_on_gpu(alone)));
   EXPECT_EQ(std::memcmp(one.raw(), got.row<std::int32_t>(c.kv_heads), std::size_t(one.bytes())), 0);
   // Rows that do not choose might as well not be there.
-  Layout first = layout,
-         few = selecting(layout_of({rows[0], rows[1], rows[3]}, cache.tables, 0), cache, c.counts, c.chosen);
-  first.selection.choosing = integers({1, 1, 1});
-  const Tensor of_few = Tensor::host({3, given.dim(1)}, given.dtype());
-  for (const auto& [to, from] : {std::pair(0, 0), {1, 1}, {2, 3}})
-    std::memcpy(static_cast<std::byte*>(of_few.raw()) + to * of_few.bytes() / 3,
-                static_cast<const std::byte*>(given.raw()) + from * of_few.bytes() / 3,
-                std::size_t(of_few.bytes() / 3));
-  EXPECT_TRUE(same_bits(fetched(gpu().select_pages(gpu().upload(given), layers[1], selection_on_gpu(first))),
-                        fetched(gpu().select_pages(gpu().upload(of_few), layers[1], selection_on_gpu(few)))));
+  for (const std::vector<std::int32_t>& choosing : {std::vector<std::int32_t>{1, 1, 1}, {1, 2, 3}, {1, 2, 4}}) {
+    std::vector<std::size_t> kept;
+    for (const auto& [table, begin] : {std::pair(0, 0), {1, 1}, {2, 3}})
+      for (int n = 0; n < choosing[std::size_t(table)]; ++n) kept.push_back(std::size_t(begin + n));
+    std::vector<ScenarioRow> few_rows;
+    const std::int64_t count = std::int64_t(kept.size());
+    const Tensor of_few = Tensor::host({count, given.dim(1)}, given.dtype());
+    const std::size_t bytes = std::size_t(of_few.bytes() / count);
+    for (std::size_t to = 0; to < kept.size(); ++to) {
+      few_rows.push_back(rows[kept[to]]);
+      std::memcpy(static_cast<std::byte*>(of_few.raw()) + to * bytes,
+                  static_cast<const std::byte*>(given.raw()) + kept[to] * bytes, bytes);
+    }
+    Layout first = layout;
+    const Layout few = selecting(layout_of(few_rows, cache.tables, 0), cache, c.counts, c.chosen);
+    first.selection.choosing = integers(choosing);
+    EXPECT_TRUE(same_bits(fetched(gpu().select_pages(gpu().upload(given), layers[1], selection_on_gpu(first))),
+                          fetched(gpu().select_pages(gpu().upload(of_few), layers[1], selection_on_gpu(few)))));
+  }
 }
 
 TEST(SelectPages, AreTheReferences) {

@@ -35,6 +35,7 @@ const char* name_of(RestsOn basis) {
 // Tokens of all requests of one side.
 struct Amount {
   double prompt = 0, generated = 0;
+  double mix() const { return prompt / generated; }
   Amount operator+(const Amount& other) const { return {prompt + other.prompt, generated + other.generated}; }
 };
 
@@ -55,7 +56,8 @@ struct Pace {
 // A like run of the file of results.
 struct Like {
   std::string drafter;
-  double seconds = 0;  // of an alternation, for each token that one side generates
+  double seconds = 0;  // of an alternation, for each token that is generated
+  double mix = 0;      // tokens of prompts for each of these
 };
 
 std::string kind_of_run(const json& run) { return target_of_group(run) + run.at("engine").at("batch").dump(); }
@@ -69,8 +71,9 @@ class Estimate {
       const json& run = line.at("run");
       const double alternations = double(line.at("repeats").size());
       failure_of([&] {
+        const Amount sum = tokens_of(run);
         likes_[kind_of_run(run)].push_back(
-            {run.at("drafter").at("name"), line.at("seconds").get<double>() / alternations / tokens_of(run).generated});
+            {run.at("drafter").at("name"), line.at("seconds").get<double>() / alternations / sum.generated, sum.mix()});
       });
     }
   }
@@ -78,9 +81,9 @@ class Estimate {
   void complete(Expected& expected, bool shares_baseline) {
     const json& run = expected.run.document;
     const std::string failure = failure_of([&] {
-      const auto found = likes_.find(kind_of_run(run));
-      const double alternation = found != likes_.end() ? by_likes(run, found->second, expected.basis)
-                                                       : by_steps(run, shares_baseline, expected.basis);
+      const std::vector<double> likes = likes_of(run, expected.basis);
+      const double alternation =
+          likes.empty() ? by_steps(run, shares_baseline, expected.basis) : median(likes) * tokens_of(run).generated;
       const json& m = run.at("measure");
       expected.seconds = std::max((m.at("repeats").get<int>() - expected.done) * alternation,
                                   m.at("seconds").get<double>() - expected.done * alternation);
@@ -92,32 +95,46 @@ class Estimate {
  private:
   // Of both sides: speculation may be warm, which is served before.
   Amount tokens_of(const json& run) {
-    json asked{run.at("target"), run.at("engine").at("batch"), run.at("workload"), run.at("sampling").at("samples")};
-    const auto [known, fresh] = amounts_.try_emplace(asked.dump());
-    if (fresh) {
-      const std::vector<Job> jobs = jobs_of(run, bench_, options_.beside);
-      const Amount once = amount_of(jobs);
-      known->second = once + once + amount_of(jobs_before(run, jobs, bench_, options_.beside));
-    }
-    return known->second;
+    json asked{run.at("target"), run.at("engine").at("batch"), run.at("workload"), run.at("sampling").at("samples"),
+               run.at("measure").at("warmup")};
+    const std::string key = asked.dump();
+    if (const auto known = amounts_.find(key); known != amounts_.end()) return known->second;
+    const std::vector<Job> jobs = jobs_of(run, bench_, options_.beside);
+    Amount once = amount_of(jobs);
+    if (run.at("measure").at("warmup").get<bool>())
+      once = once + amount_of(warm_up_jobs(jobs, run.at("engine").at("batch").get<std::size_t>()));
+    const Amount sum = once + once + amount_of(jobs_before(run, jobs, bench_, options_.beside));
+    return amounts_[key] = sum;
   }
 
-  double by_likes(const json& run, const std::vector<Like>& likes, RestsOn& basis) {
+  // Seconds of alternations for each token, of the like runs whose mix is nearest; none where it is another altogether.
+  std::vector<double> likes_of(const json& run, RestsOn& basis) {
+    constexpr double kNear = 0.05, kFar = 0.7;  // of logarithms
+    const auto found = likes_.find(kind_of_run(run));
+    if (found == likes_.end()) return {};
+    const double mix = tokens_of(run).mix();
+    const auto distance = [&](const Like& like) { return std::abs(std::log(like.mix / mix)); };
+    double nearest = kFar;
+    for (const Like& like : found->second) nearest = std::min(nearest, distance(like));
     std::vector<double> same, all;
-    for (const Like& like : likes) {
+    for (const Like& like : found->second) {
+      if (distance(like) > std::min(nearest + kNear, kFar)) continue;
       all.push_back(like.seconds);
       if (like.drafter == run.at("drafter").at("name")) same.push_back(like.seconds);
     }
     basis = same.empty() ? RestsOn::same_target : RestsOn::same_drafter;
-    return median(same.empty() ? all : same) * tokens_of(run).generated;
+    return same.empty() ? all : same;
   }
 
   double by_steps(const json& run, bool shares_baseline, RestsOn& basis) {
     basis = RestsOn::timed;
-    const auto [known, fresh] = paces_.try_emplace(kind_of_run(run));
-    if (fresh) known->second = timed(run);
-    const Pace& pace = known->second;
     const Amount sum = tokens_of(run);
+    const std::string kind = kind_of_run(run);
+    if (!paces_.contains(kind)) {
+      const Pace pace = timed(run);  // may fail
+      paces_[kind] = pace;
+    }
+    const Pace& pace = paces_[kind];
     const double batch = run.at("engine").at("batch"), served = shares_baseline ? 0.5 : 1;
     return served * (sum.prompt * pace.prompt_token + sum.generated / batch * pace.step);
   }
@@ -178,7 +195,7 @@ std::string basis_note(const std::vector<Expected>& runs) {
            std::to_string(counts[RestsOn::same_drafter]) + " of them of the same drafter), scaled by tokens";
   if (timed > 0)
     note += (note.empty() ? "" : "; ") + std::to_string(timed) +
-            " from timed steps of plain decoding, at whose pace speculation counts too, without loading and warm-up";
+            " from timed steps of plain decoding, at whose pace speculation counts too, without loading";
   return note.empty() ? "" : "Estimates: " + note + ".";
 }
 

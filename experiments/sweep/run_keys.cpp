@@ -158,9 +158,9 @@ std::vector<RunKey> keys_of_engine() {
 std::vector<RunKey> keys_of_workload() {
   return {
       path("/workload/prompts",
-           "JSON lines, plain, .gz or .xz, with `prompt` or `turns` (a conversation), and `category` where there is "
-           "one; "
-           "or, as they are published: Spec-Bench, MT-bench, SPEED-Bench, Arena-Hard, HumanEval, GSM8K, MBPP"),
+           "JSON lines or a JSON list, plain, .gz or .xz, with `prompt` or `turns` (a conversation), and `category` "
+           "where there is one; or, as they are published: Spec-Bench, MT-bench, SPEED-Bench, Arena-Hard, HumanEval, "
+           "GSM8K, MBPP"),
       added_integer("/workload/prompt_tokens", 1, 1e7,
                     "tokens of every prompt, its chat form included: longer ones are cut, to shorter ones further "
                     "prompts of the file are joined; null: as they are"),

@@ -78,16 +78,27 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
   const std::string who = "the file of prompts '" + file.string() + "'";
   std::string bytes = read_bytes(file, who, "name a JSONL file with one prompt a line");
   if (is_compressed(bytes)) bytes = decompress(bytes, who);
-  std::istringstream in(std::move(bytes));
+  if (bytes.starts_with("PAR1"))
+    throw Error(who +
+                " is a parquet file; write it as JSON lines, as pandas does with to_json(FILE, orient='records', "
+                "lines=True)");
   std::vector<Prompt> prompts;
-  std::string text;
-  for (int number = 1; std::getline(in, text); ++number) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = file.string() + ":" + std::to_string(number);
-    const json line = parse_json(text, where);
+  const auto add = [&](const json& line, const std::string& where) {
     if (!line.is_object()) throw Error(where + ": a prompt must be a JSON object, not " + shown(line));
     Prompt& prompt = prompts.emplace_back(prompt_of(line, where));
     prompt.number = int(prompts.size()) - 1;
+  };
+  constexpr const char* kBlank = " \t\r\n";
+  if (const auto first = bytes.find_first_not_of(kBlank); first != bytes.npos && bytes[first] == '[') {
+    for (const json& line : parse_json(bytes, file.string()))
+      add(line, file.string() + ", entry " + std::to_string(prompts.size() + 1));
+  } else {
+    std::istringstream in(std::move(bytes));
+    std::string text;
+    for (int number = 1; std::getline(in, text); ++number) {
+      const std::string where = file.string() + ":" + std::to_string(number);
+      if (text.find_first_not_of(kBlank) != text.npos) add(parse_json(text, where), where);
+    }
   }
   if (prompts.empty()) throw Error("the file '" + file.string() + "' holds no prompts");
   return prompts;

@@ -1,5 +1,5 @@
-// Prompts, from JSON lines, plain or compressed (gzip, xz): one object a line with `prompt`, `question`, `text`, or
-// `turns` or `messages` (a list: the user's side of a conversation), and an optional `category`. Published data sets
+// Prompts, from JSON lines or a JSON list, plain or compressed (gzip, xz): objects with `prompt`, `question`, `text`,
+// or `turns` or `messages` (a list: the user's side of a conversation), and an optional `category`. Published data sets
 // are read as they are and told apart by their fields: Spec-Bench, MT-bench, SPEED-Bench, Arena-Hard, HumanEval, GSM8K
 // and MBPP.
 #pragma once

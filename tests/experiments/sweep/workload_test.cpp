@@ -86,6 +86,22 @@ TEST(Workload, PublishedDataSetsAreReadAsTheyAre) {
   }
 }
 
+TEST(Workload, AListIsReadAsLinesAre) {
+  const TemporaryFolder folder;
+  const auto prompts = read_prompts(folder.write(
+      "p.json", "[\n  {\n    \"prompt\": \"a\",\n    \"test_list\": []\n  },\n  {\"question\": \"b\"}\n]\n"));
+  ASSERT_EQ(prompts.size(), 2u);
+  EXPECT_EQ(prompts[0].category, "MBPP");
+  EXPECT_EQ(prompts[1].number, 1);
+  const auto refusal = [&](const std::string& text) {
+    return sentence_of([&] { read_prompts(folder.write("p.json", text)); });
+  };
+  EXPECT_TRUE(says(refusal(R"([{"prompt": "a"}, {"answer": "b"}])"), "p.json, entry 2", "no prompt"));
+  EXPECT_TRUE(says(refusal("[1]"), "entry 1", "object"));
+  EXPECT_TRUE(says(refusal("[]"), "no prompts"));
+  EXPECT_TRUE(says(refusal("PAR1\x15\x04"), "parquet", "JSON lines"));
+}
+
 TEST(Workload, CompressedFilesAreRead) {
   const TemporaryFolder folder;
   const std::string file = folder.write("p.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n").string();

@@ -69,7 +69,10 @@ std::set<std::string> first_looks(const std::vector<Run>& runs) {
   std::vector<long> times(numbers.size());  // that each was chosen
   const auto score = [&](std::size_t run) {
     std::pair<long, long> found;  // values that none has yet, and how seldom the others were chosen
-    for (const std::size_t value : values[run]) found.first += times[value] == 0, found.second -= times[value];
+    for (const std::size_t value : values[run]) {
+      found.first += times[value] == 0;
+      found.second -= times[value];
+    }
     return found;
   };
   std::set<std::string> keys;

@@ -417,6 +417,23 @@ class Program(InFolder):
         self.assertEqual(self.run_it("report", "results/sweep.jsonl", "--out", "r.html")[0], 0)
         self.assertIn("1 of 2 alternations", (self.here / "r.html").read_text())
 
+    def test_the_first_alternations_have_every_value_of_every_axis(self):
+        models = [str(MODELS / "target"), str(MODELS / "draft")]
+        sweep = self.sweep({"/target/model": models, "/policy/length": [1, 2, 3]}, drafter={"name": "ngram"},
+                           measure={"repeats": 30})
+        process = self.start("run", sweep)
+        folder = self.here / "results/sweep.jsonl.unfinished"
+        for _ in range(6000):
+            if folder.exists() and len(list(folder.glob("*.json"))) > 3:
+                break
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:3]
+        axes = [json.loads(path.read_text())["axes"] for path in first]
+        self.assertEqual({a["/policy/length"] for a in axes}, {1, 2, 3})
+        self.assertEqual({a["/target/model"] for a in axes}, set(models))
+
     def test_an_unknown_table_is_refused_before_anything_is_measured(self):
         self.refused("run", self.sweep({}), "--tables", "mean", words=["mean", "main, theory"])
         self.assertFalse((self.here / "results").exists())

@@ -87,7 +87,11 @@ TEST(MeasureKept, a_process_that_is_always_stopped_measures_nothing) {
 
 TEST(MeasureKept, takes_the_first_measurement_where_a_busy_machine_is_accepted) {
   int measured = 0;
-  const Taken taken = measure_kept([&] { return ++measured, measurement(9); }, [] { FAIL(); }, true);
+  const auto measure = [&] {
+    ++measured;
+    return measurement(9);
+  };
+  const Taken taken = measure_kept(measure, [] { FAIL(); }, true);
   EXPECT_EQ(measured, 1);
   EXPECT_EQ(taken.measured.measure["stopped_seconds"], 9.0);
   EXPECT_TRUE(taken.thrown_away.empty());

@@ -59,12 +59,11 @@ bool is_alternation(const json& alternation) {
 
 std::vector<json> load_with_unfinished(const fs::path& results) {
   std::vector<json> lines = load_results(results);
-  std::set<std::string> measured;
-  for (const json& line : lines)
-    if (!line.contains("error")) measured.insert(line.at("key").get<std::string>());
+  std::set<std::string> known;  // also where it failed: that is not to be hidden
+  for (const json& line : lines) known.insert(line.at("key").get<std::string>());
   const Unfinished unfinished(results);
   for (const std::string& key : unfinished.keys()) {
-    if (measured.contains(key)) continue;
+    if (known.contains(key)) continue;
     json line;
     const std::string failure = failure_of([&] {
       const std::vector<json> done = unfinished.of(key, unfinished.count(key));

@@ -15,7 +15,7 @@ namespace foretoken {
 // lack anything.
 bool is_alternation(const nlohmann::json& alternation);
 
-// The lines of a file of results, and behind them one of every run that has alternations and no result yet, as if it
+// The lines of a file of results, and behind them one of every run that has alternations and no line yet, as if it
 // had no others: its "unfinished" is {"done", "of"}, alternations, of which there may be more where the run measures by
 // time. Those that no line can be made of are left out, with a warning. Errors as of load_results().
 std::vector<nlohmann::json> load_with_unfinished(const std::filesystem::path& results);

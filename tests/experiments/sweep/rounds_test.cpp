@@ -151,6 +151,10 @@ TEST_F(SweepsInRounds, AreReadWithoutWhatIsDamaged) {
   EXPECT_EQ(left([](json& kept) { kept["of"].erase("promise"); }), 1u);
   EXPECT_EQ(left([](json& kept) { kept["baseline"]["measure"] = json::object(); }), 1u);
   EXPECT_EQ(left([](json& kept) { kept = json::array(); }), 1u);
+  EXPECT_EQ(
+      left([&](json&) { ResultsFile(options.results).append(failed_line(runs[0], "it failed later", 0, bench, "")); }),
+      2u);
+  EXPECT_EQ(load_with_unfinished(options.results).back()["error"], "it failed later") << "which is not hidden";
   EXPECT_TRUE(says(sentence_of([] { load_with_unfinished("nowhere.jsonl"); }), "nowhere.jsonl"));
 }
 

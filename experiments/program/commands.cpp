@@ -73,9 +73,17 @@ json component_config(const std::string& text, const std::string& option) {
   return config;
 }
 
-void add_tables(CLI::App& command, std::vector<std::string>& tables) {
-  add_list_option(command, "--tables", tables,
-                  "which of main, theory, positions, categories, load, latency, phases, memory, best (default: all)");
+void add_tables(CLI::App& command, std::vector<std::string>& tables, const std::string& standard) {
+  add_list_option(
+      command, "--tables", tables,
+      "which of main, theory, positions, categories, load, latency, phases, memory, best; or all (default: " +
+          standard + ")");
+}
+
+std::vector<std::string> chosen_tables(const std::vector<std::string>& given,
+                                       const std::vector<std::string>& standard) {
+  if (given == std::vector<std::string>{"all"}) return {};
+  return given.empty() ? standard : given;
 }
 
 bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {

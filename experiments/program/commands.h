@@ -27,7 +27,9 @@ CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vec
 CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                              const std::string& meaning);
 // --tables, of commands that print tables of runs.
-void add_tables(CLI::App& command, std::vector<std::string>& tables);
+void add_tables(CLI::App& command, std::vector<std::string>& tables, const std::string& standard = "all");
+// Those that are given, else the standard ones; none, which stands for all of them, where "all" is given.
+std::vector<std::string> chosen_tables(const std::vector<std::string>& given, const std::vector<std::string>& standard);
 // --plugin LIB, repeatable: for every command that uses drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
 

@@ -24,8 +24,8 @@ namespace {
 
 // Keys of a run document that do not apply to the continuation of one prompt.
 void refuse_unused(const json& run) {
-  for (const char* pointer :
-       {"/workload/prompts", "/workload/limit", "/workload/skip", "/workload/categories", "/measure"})
+  for (const char* pointer : {"/workload/prompts", "/workload/prompt_tokens", "/workload/limit", "/workload/skip",
+                              "/workload/categories", "/measure"})
     if (run.contains(json::json_pointer(pointer)))
       throw Error(std::string("generate continues one prompt without measuring, so it has no use for '") + pointer +
                   "'; remove it from --set");

@@ -8,6 +8,7 @@
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/page.h"
 #include "experiments/report/results.h"
+#include "experiments/sweep/unfinished.h"
 #include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
@@ -32,7 +33,7 @@ void add_report(CLI::App& app, Action& action) {
   c->add_option("--out", g->out, "the page; an older one is replaced, any other file is not")->capture_default_str();
   c->callback([g, &action] {
     action = [g] {
-      const auto lines = load_results(g->results);
+      const auto lines = load_with_unfinished(g->results);
       const std::string text = page(lines, *g);
       expect_replaceable(g->out);
       const std::vector<std::string_view> pieces{text};

@@ -11,6 +11,7 @@
 #include "experiments/report/machine.h"
 #include "experiments/report/report.h"
 #include "experiments/report/terminal.h"
+#include "experiments/sweep/estimate.h"
 #include "experiments/sweep/gpus.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
@@ -24,7 +25,7 @@ namespace {
 struct RunFlags {
   std::string file, results, shard;
   std::vector<std::string> set, plugins, tables, gpus;
-  bool quiet = false, share = false, on_gpu = false, keep_going = false, rehearse = false;
+  bool quiet = false, share = false, on_gpu = false, keep_going = false, rehearse = false, dry = false;
   Look look;
 };
 
@@ -68,8 +69,17 @@ std::filesystem::path results_of(const RunFlags& g) {
   return g.shard.empty() ? whole : file_of(read_shard(g.shard), whole);
 }
 
+int dry_run(const RunFlags& g, const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
+  const std::vector<Expected> expected = estimate(runs, bench, options);
+  print(g.look.chosen() == "json" ? as_json(expected).dump(1) + "\n" : as_text(expected, g.gpus.size()));
+  return 0;
+}
+
 int run(const RunFlags& g) {
-  expect_tables(g.tables);  // before anything is measured
+  const bool reads = g.look.chosen() == "terminal" || g.look.chosen() == "markdown";
+  const std::vector<std::string> tables =
+      chosen_tables(g.tables, reads ? std::vector<std::string>{"main", "best"} : std::vector<std::string>{});
+  expect_tables(tables);  // before anything is measured
   const std::filesystem::path file = g.file, results = results_of(g);
   const auto document = read_document(file);
   Workbench bench(g.plugins);
@@ -83,10 +93,11 @@ int run(const RunFlags& g) {
   if (g.on_gpu) expect_gpu(runs, bench);
   const SweepOptions options{results, file.parent_path(), "foretoken run",          g.quiet,
                              g.share, g.keep_going,       sweep_name(g.file, g.set)};
+  if (g.dry) return dry_run(g, runs, bench, options);
   if (g.rehearse) return rehearse_sweep(runs, bench, options).exit_code();
   const SweepOutcome outcome =
       g.gpus.empty() ? run_sweep(runs, bench, options) : measure_on_gpus(g, runs, results, bench.registries());
-  if (!outcome.lines.empty()) print(show(outcome.lines, {g.look.chosen(), g.tables, terminal_columns(STDOUT_FILENO)}));
+  if (!outcome.lines.empty()) print(show(outcome.lines, {g.look.chosen(), tables, terminal_columns(STDOUT_FILENO)}));
   return outcome.exit_code();
 }
 
@@ -104,8 +115,14 @@ void add_run(CLI::App& app, Action& action) {
   c->add_flag("--share-baselines", g->share,
               "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
               "hold (a GPU)");
-  c->add_flag("--rehearse", g->rehearse,
-              "only check the runs that are not measured yet, as is done before any is measured: without weights");
+  CLI::Option* const rehearse =
+      c->add_flag("--rehearse", g->rehearse,
+                  "only check the runs that are not measured yet, as is done before any is measured: without weights");
+  c->add_flag(
+       "--dry-run", g->dry,
+       "only list the runs in their order, with what is measured already and an estimate of the time that is left; "
+       "where the file of results has no like run, the target is loaded and a few steps are timed")
+      ->excludes(rehearse);
   c->add_flag("--keep-going", g->keep_going,
               "where that finds runs that cannot be measured, record them as failed and measure the others");
   CLI::Option* const shard =
@@ -116,7 +133,7 @@ void add_run(CLI::App& app, Action& action) {
                   "GPUs of this host, as 0,1,2,3: a process for each measures a part of the sweep")
       ->excludes(shard);
   c->add_flag("--on-gpu", g->on_gpu)->group("");  // of the processes of --gpus
-  add_tables(*c, g->tables);
+  add_tables(*c, g->tables, "main,best");
   add_look(*c, g->look);
   c->callback([g, &action] { action = [g] { return run(*g); }; });
 }

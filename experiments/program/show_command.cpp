@@ -12,6 +12,7 @@
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/run_document.h"
+#include "experiments/sweep/unfinished.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -46,9 +47,9 @@ void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
 }
 
 int show_results(const ShowFlags& g) {
-  std::vector<json> lines = load_results(g.file);
+  std::vector<json> lines = load_with_unfinished(g.file);
   leave_out_others(g, lines);
-  print(show(lines, {g.look.chosen(), g.tables, terminal_columns(STDOUT_FILENO)}));
+  print(show(lines, {g.look.chosen(), chosen_tables(g.tables, {}), terminal_columns(STDOUT_FILENO)}));
   return report_damages(g.file, lines) ? 1 : 0;
 }
 

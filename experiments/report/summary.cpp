@@ -202,6 +202,31 @@ Experiment read_line(const json& line, Summary& summary) {
   return experiment;
 }
 
+void leave_out_times(SideFigures& side) {
+  side.tokens_per_second = side.decode_tokens_per_second = side.ttft_ms = side.ms_per_token = side.overhead = kUnknown;
+  const Quantiles unknown{kUnknown, kUnknown, kUnknown};
+  side.latency = {unknown, unknown, unknown, unknown};
+  side.phases = {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+}
+
+// Of a run whose times may be those of a busy machine: what depends on them is not known.
+void leave_out_speeds(Summary& summary) {
+  for (Interval* figure :
+       {&summary.speedup, &summary.tokens_per_second, &summary.steady_speedup, &summary.decode_speedup})
+    *figure = Interval::unknown();
+  summary.question_speedup = summary.steady_share = kUnknown;
+  TheoryFigures& theory = summary.theory;
+  theory.plain_ms = theory.draft_ms = theory.verify_ms = theory.cost = theory.speedup = kUnknown;
+  for (CategoryFigures& category : summary.categories) category.speedup = Interval::unknown();
+  for (PromptFigures& prompt : summary.by_prompt) prompt.speedup = kUnknown;
+  summary.samples.speedup = summary.samples.tokens_per_second = Measurements(0, 0);
+  summary.prompts_alone = summary.in_shares = false;
+  summary.two_speeds.reset();
+  summary.load.reset();
+  leave_out_times(summary.speculative);
+  leave_out_times(summary.baseline);
+}
+
 // Why a line cannot be read; empty where it can.
 std::string problem_of(const std::function<void()>& read) {
   try {
@@ -248,6 +273,8 @@ Summary summarize(const json& line) {
   summary.from_cache = summary.left_out > 0 ? kUnknown : divide(side.prefix_rows, side.prompt_tokens);
   summary.theory = theory_of(summary);
   if (summary.load) leave_out_capped(summary);
+  summary.without_speeds = summary.run().value("/measure/busy"_json_pointer, "refuse") == "accept";
+  if (summary.without_speeds) leave_out_speeds(summary);
   return summary;
 }
 

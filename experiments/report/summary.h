@@ -126,7 +126,8 @@ struct Summary {
   // are no bounds then, but on a GPU, whose times vary little, those of the prompts, and prompts_alone.
   Interval speedup, tokens_per_second;
   bool prompts_alone = false;
-  bool in_shares = false;  // the queue of several places cannot be run again: their intervals are too wide
+  bool without_speeds = false;  // its times may be those of a busy machine (/measure/busy)
+  bool in_shares = false;       // the queue of several places cannot be run again: their intervals are too wide
   Samples samples;
   // The same while all places of the batch were taken, without filling and draining it; unknown where they never were,
   // and in older lines.

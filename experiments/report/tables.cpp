@@ -58,7 +58,12 @@ std::string notes_of(const Summary& s) {
   note(s.run().value("/workload/start"_json_pointer, ""));
   if (s.load) note("open loop");
   note(standing(s.speedup));
-  if (s.repeats == 1) note(s.prompts_alone ? "prompts alone" : "one alternation");
+  if (s.without_speeds) note("no speeds");
+  if (s.line.contains("unfinished"))
+    note(s.line["unfinished"].value("done", json()).dump() + " of " + s.line["unfinished"].value("of", json()).dump() +
+         " alternations");
+  else if (s.repeats == 1 && !s.without_speeds)
+    note(s.prompts_alone ? "prompts alone" : "one alternation");
   if (s.in_shares) note("shares");
   if (s.speculative.cut > 0) note("cut");
   note(no_draft_of(s.speculative));
@@ -119,7 +124,9 @@ Table main_table(const View& view) {
         "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
         "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
         "machine "
-        "varies; prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine; "
+        "varies; 1 of 3 alternations: the sweep goes on, or was interrupted; no speeds: the run accepts a busy machine "
+        "(/measure/busy), so nothing that depends on times is shown; prompts alone: of a GPU's one alternation the "
+        "interval says how prompts vary, not the machine; "
         "shares: a batch's queue cannot be run again with other prompts, so the interval resamples their shares of the "
         "time and is too wide; "
         "cold, warm: from which state a drafter or policy that learns was measured; "

@@ -137,7 +137,8 @@ class Alternation {
     before_seconds_ = 0;
     Taken taken =
         measure_kept([&] { return serve(side, run_["measure"]["warmup"], [&](double part) { tell(turn, part); }); },
-                     [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); });
+                     [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); },
+                     run_["measure"].value("busy", "refuse") == "accept");
     unmeasured_seconds_ += before_seconds_;  // of what is kept; what was thrown away is counted whole
     if (taken.measured.measure.contains("notice"))
       spdlog::warn("{}", taken.measured.measure["notice"].get<std::string>());

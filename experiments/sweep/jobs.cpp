@@ -1,7 +1,10 @@
 #include "experiments/sweep/jobs.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "experiments/sweep/learning.h"
 #include "experiments/sweep/workload.h"
@@ -14,6 +17,55 @@ using nlohmann::json;
 namespace {
 
 constexpr std::uint64_t kMostTurns = 2048;  // of a conversation; parts of streams beyond are of requests before it
+
+// Prompts of exactly `tokens` tokens, in the form in which `encode` puts a text to the model: the text of the prompt
+// and of those that follow it in the list, around to its beginning, cut before what the form has behind every text.
+class ExactPrompts {
+ public:
+  using Encode = std::function<std::vector<Token>(const std::string& text)>;
+
+  ExactPrompts(std::size_t tokens, std::vector<Prompt> further, const Encode& encode)
+      : tokens_(tokens), further_(std::move(further)), encode_(encode) {
+    const std::vector<Token> a = encode_("a"), b = encode_("0 b");
+    const std::size_t shorter = std::min(a.size(), b.size());
+    head_ = std::size_t(std::ranges::mismatch(a, b).in1 - a.begin());
+    while (head_ + tail_ < shorter && a[a.size() - 1 - tail_] == b[b.size() - 1 - tail_]) ++tail_;
+    if (tokens_ <= head_ + tail_)
+      throw Error("'/workload/prompt_tokens' is " + std::to_string(tokens_) + ", but the form of a prompt has " +
+                  std::to_string(head_ + tail_) + " tokens besides its text; raise it");
+  }
+
+  std::vector<Token> of(const Prompt& p) {
+    std::string text = p.text;
+    std::vector<Token> whole = encode_(text);
+    std::size_t next =
+        std::size_t(std::ranges::upper_bound(further_, p.number, {}, &Prompt::number) - further_.begin());
+    while (whole.size() < tokens_) {
+      for (std::size_t length = whole.size(); length < tokens_; ++next) {
+        const Prompt& more = further_[next % further_.size()];
+        length += length_of(more);
+        text += "\n\n" + more.text;
+      }
+      whole = encode_(text);  // pieces may join
+    }
+    whole.erase(whole.begin() + std::ptrdiff_t(tokens_ - tail_), whole.end() - std::ptrdiff_t(tail_));
+    return whole;
+  }
+
+ private:
+  std::size_t length_of(const Prompt& p) {
+    const auto [known, fresh] = lengths_.try_emplace(p.number, 1);
+    if (fresh)
+      if (const std::size_t whole = encode_(p.text).size(), form = head_ + tail_; whole > form)
+        known->second = whole - form;
+    return known->second;
+  }
+
+  std::size_t tokens_, head_ = 0, tail_ = 0;  // of the form, before and behind a text
+  std::vector<Prompt> further_;               // in the order of the file
+  Encode encode_;
+  std::map<int, std::size_t> lengths_;  // in tokens, by number
+};
 
 // The prompts of a workload that is to have at least `wanted` requests.
 std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::filesystem::path& beside) {
@@ -35,11 +87,18 @@ std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::fi
 // The requests of prompts, one after another.
 class Serving {
  public:
-  Serving(const json& run, Workbench& bench, const std::filesystem::path& beside)
+  // `further`: the prompts that fill short ones up to /workload/prompt_tokens.
+  Serving(const json& run, Workbench& bench, const std::filesystem::path& beside, const std::vector<Prompt>& further)
       : run_(run),
         target_(bench.target_info(run, beside)),
         tokenizer_(bench.tokenizer(target_of(run), beside)),
-        chat_(chat_of(run, beside)) {}
+        chat_(chat_of(run, beside)) {
+    const json& w = run["workload"];
+    if (!w.contains("prompt_tokens")) return;
+    exact_.emplace(w["prompt_tokens"].get<std::size_t>(), further, [this](const std::string& text) {
+      return chat_ ? chat_->encode(*tokenizer_, text, system_of(run_)) : tokenizer_->encode(text);
+    });
+  }
 
   // Sample k of a prompt: the number of its first job is `first` where k > 0.
   void add(const Prompt& p, std::uint64_t repeat, std::uint64_t k, int first) {
@@ -51,6 +110,7 @@ class Serving {
                   std::to_string(kMostTurns) + " have draws of their own; lower '/workload/turns'");
     const std::uint64_t sample = repeat * samples + k;
     Request request = request_of(run_, target_, tokenizer_, chat_, p, sample);
+    if (exact_) request.prompt = exact_->of(p);
     for (std::size_t turn = 0; turn < turns; ++turn) {
       jobs_.push_back({request, p.number, p.category, turn == 0 && k > 0 ? first : -1, int(turn),
                        turn == 0 ? -1 : int(jobs_.size()) - 1});
@@ -79,6 +139,7 @@ class Serving {
   const ModelInfo target_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
+  std::optional<ExactPrompts> exact_;
   std::vector<Job> jobs_;
 };
 
@@ -108,7 +169,10 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const std::size_t wanted = kRequestsAPlace * run["engine"]["batch"].get<std::size_t>(), repeats = w["repeats"];
   const std::uint64_t samples = run["sampling"]["samples"];
   const auto prompts = prompts_for(w, wanted, beside);
-  Serving serving(run, bench, beside);
+  std::vector<Prompt> further;
+  if (w.contains("prompt_tokens"))
+    further = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], 0, w["skip"]);
+  Serving serving(run, bench, beside, further);
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
     for (const Prompt& p : prompts) {
       const int first = serving.size();
@@ -122,9 +186,9 @@ std::vector<Job> jobs_before(const json& run, const std::vector<Job>& jobs, Work
   if (!is_warm(run)) return {};
   if (!knows_others(run)) return with_other_draws(jobs);
   const json& w = run["workload"];
-  Serving serving(run, bench, beside);
-  for (const Prompt& p : choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["skip"]))
-    serving.add(p, 0, 0, serving.size());
+  const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], w["skip"]);
+  Serving serving(run, bench, beside, prompts);
+  for (const Prompt& p : prompts) serving.add(p, 0, 0, serving.size());
   std::vector<Job> before = serving.take();
   expect_no_prompt_twice(before, jobs);
   return before;

@@ -32,8 +32,8 @@ struct Taken {
   nlohmann::json thrown_away = nlohmann::json::array();
 };
 // Measures again, after again(), where the process was stopped for more than 2 % of the time. Stopped in each of three
-// measurements is an Error.
-Taken measure_kept(const std::function<Measured()>& measure, const std::function<void()>& again);
+// measurements is an Error. Where `any` is true, the first counts, whatever was stopped.
+Taken measure_kept(const std::function<Measured()>& measure, const std::function<void()>& again, bool any = false);
 
 // The numbers of the jobs that a MEASURE left out, whose requests it lacks.
 std::set<std::size_t> left_out_of(const nlohmann::json& measure);

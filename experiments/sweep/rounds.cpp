@@ -7,7 +7,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/report/date.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/provenance.h"
@@ -19,32 +18,6 @@ using nlohmann::json;
 
 namespace {
 
-std::string target_of_group(const json& run) {
-  json key{run.at("target")};
-  for (const char* field : {"device", "threads", "numerics"}) key.push_back(run.at("engine").value(field, json()));
-  return key.dump();
-}
-
-// Whether it has all that is asked of it here; a file that somebody wrote may lack anything.
-bool whole(const json& alternation) {
-  const auto has = [](const json& in, const char* field, const auto& fits) {
-    const auto found = in.find(field);
-    return found != in.end() && fits(*found);
-  };
-  const auto object = [](const json& v) { return v.is_object(); };
-  const auto number = [](const json& v) { return v.is_number(); };
-  const auto array = [](const json& v) { return v.is_array(); };
-  const auto text = [](const json& v) { return v.is_string(); };
-  const auto date = [](const json& v) { return v.is_string() && is_date(v.get<std::string>()); };
-  const auto side = [&](const json& v) {
-    return v.is_object() && has(v, "measure", object) && has(v, "outputs", array) && has(v, "thrown_away", array);
-  };
-  return has(alternation, "of", object) && has(alternation, "baseline", side) &&
-         has(alternation, "speculative", side) && has(alternation, "began", date) && has(alternation, "first", text) &&
-         has(alternation, "measured_seconds", number) && has(alternation, "seconds", number) &&
-         has(alternation, "together", number);
-}
-
 // What a component of a run loads, by its options.
 template <class T> std::string loads(const json& component, const Registry<T>& registry) {
   json found = json::array();
@@ -55,6 +28,12 @@ template <class T> std::string loads(const json& component, const Registry<T>& r
 }
 
 }  // namespace
+
+std::string target_of_group(const json& run) {
+  json key{run.at("target")};
+  for (const char* field : {"device", "threads", "numerics"}) key.push_back(run.at("engine").value(field, json()));
+  return key.dump();
+}
 
 std::vector<std::vector<Run>> groups_of(const std::vector<Run>& runs, const Registries& registries) {
   std::map<std::string, std::size_t> known;  // places of groups, by their target
@@ -79,6 +58,47 @@ std::vector<std::vector<Run>> groups_of(const std::vector<Run>& runs, const Regi
   return found;
 }
 
+std::set<std::string> first_looks(const std::vector<Run>& runs) {
+  std::map<std::string, std::size_t> numbers;    // of values
+  std::vector<std::vector<std::size_t>> values;  // of each run
+  for (const Run& run : runs) {
+    values.emplace_back();
+    for (const auto& [pointer, value] : run.axes.items())
+      values.back().push_back(numbers.try_emplace(pointer + value.dump(), numbers.size()).first->second);
+  }
+  std::vector<long> times(numbers.size());  // that each was chosen
+  const auto score = [&](std::size_t run) {
+    std::pair<long, long> found;  // values that none has yet, and how seldom the others were chosen
+    for (const std::size_t value : values[run]) {
+      found.first += times[value] == 0;
+      found.second -= times[value];
+    }
+    return found;
+  };
+  std::set<std::string> keys;
+  for (std::size_t missing = numbers.size(), begin = 0; missing > 0;) {
+    while (score(begin).first == 0) ++begin;
+    std::size_t best = begin;
+    std::pair<long, long> most = score(begin);
+    for (std::size_t i = begin + 1; i < runs.size() && std::cmp_less(most.first, values[best].size()); ++i)
+      if (const std::pair<long, long> now = score(i); now > most) best = i, most = now;
+    keys.insert(runs[best].key);
+    for (const std::size_t value : values[best]) ++times[value];
+    missing -= std::size_t(most.first);
+  }
+  return keys;
+}
+
+std::vector<Run> first_round(const std::vector<Run>& runs, const Registries& registries) {
+  const std::set<std::string> first = first_looks(runs);
+  std::vector<Run> order;
+  for (const bool looked_at : {true, false})
+    for (const std::vector<Run>& group : groups_of(runs, registries))
+      for (const Run& run : group)
+        if (first.contains(run.key) == looked_at) order.push_back(run);
+  return order;
+}
+
 Rounds::Rounds(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options, ResultsFile& file,
                Unfinished& unfinished)
     : bench_(bench), options_(options), file_(file), unfinished_(unfinished) {
@@ -93,11 +113,11 @@ void Rounds::resume(Course& course) {
   const bool known = failure_of([&] { now = origin_now(course.run, bench_, options_.beside); }).empty();
   for (; course.done < count; ++course.done) {
     const json alternation = unfinished_.at(key, course.done);
-    const bool complete = whole(alternation);
+    const bool complete = is_alternation(alternation);
     if (!complete || (known && !same_origin(alternation.at("of"), now))) {
-      spdlog::warn(
-          "{}: {} alternations of an earlier sweep are measured again, since {}", label_of(course.run), count,
-          complete ? "the program, the machine or a file that the run reads has changed" : "one of them is damaged");
+      spdlog::warn("{}: {} alternations of an earlier sweep are measured again, since {}", label_of(course.run), count,
+                   complete ? "the program, the machine or a file that the run reads has changed"
+                            : "one of them is damaged, or of an earlier version");
       unfinished_.drop(key);
       course = {course.run};
       return;
@@ -106,20 +126,31 @@ void Rounds::resume(Course& course) {
   }
 }
 
+void Rounds::look(const std::set<std::string>& keys, const std::function<void(const Run&)>& progress,
+                  const std::function<void(const Run&, const std::string&)>& failed) {
+  failed_ = failed;
+  round(0, [&](const Run& run) { return keys.contains(run.key); }, progress);
+}
+
 void Rounds::measure(const std::function<void(const Run&)>& progress,
                      const std::function<void(const Run&, const std::string&)>& failed) {
   failed_ = failed;
   for (int k = 0; std::ranges::any_of(courses_, [](const Course& c) { return !c.over; }); ++k) {
-    const auto together =
-        std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && (c.done > k || c.wants_more()); });
+    round(k, [](const Run&) { return true; }, progress);
     baselines_.clear();
-    if (options_.share_baselines) restore_baselines(k);
-    for (Course& course : courses_) {
-      if (course.over || course.done > k) continue;
-      check_interrupt();
-      next(course, int(together), progress);
-      bench_.forget_unused();  // also after a failed run: the next ones need its memory
-    }
+  }
+}
+
+void Rounds::round(int k, const std::function<bool(const Run&)>& chosen,
+                   const std::function<void(const Run&)>& progress) {
+  const auto together =
+      std::ranges::count_if(courses_, [&](const Course& c) { return !c.over && (c.done > k || c.wants_more()); });
+  if (options_.share_baselines) restore_baselines(k);
+  for (Course& course : courses_) {
+    if (course.over || course.done > k || !chosen(course.run)) continue;
+    check_interrupt();
+    next(course, int(together), progress);
+    bench_.forget_unused();  // also after a failed run: the next ones need its memory
   }
 }
 
@@ -146,6 +177,8 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   course.part = 0;
   if (!error.empty()) return fail(course, error, seconds_since(start));
   alternation["together"] = together;
+  alternation["run"] = course.run.document;
+  alternation["axes"] = course.run.axes;
   if (!options_.sweep.empty()) alternation["sweep"] = options_.sweep;
   ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
   if (course.wants_more()) return unfinished_.add(alternation);

@@ -203,6 +203,11 @@ void expect_consistent(const json& run, const std::string& where) {
   if (run.contains("trace") && run["workload"]["turns"] != 1)
     throw Error(where +
                 ": a trace is of requests whose prompts are known, not of conversations; set '/workload/turns' to 1");
+  if (run["workload"].contains("prompt_tokens") && run["workload"]["turns"] != 1)
+    throw Error(
+        where +
+        ": '/workload/prompt_tokens' is the length of a prompt, and those of later turns follow from outputs; set "
+        "'/workload/turns' to 1, or leave out the length");
   if (run["engine"]["step_rows"] != 0 && run["engine"]["step_rows"] < run["engine"]["batch"])
     throw Error(where + ": '/engine/step_rows' must be at least '/engine/batch'; raise it to " +
                 run["engine"]["batch"].dump() + " or more, or leave it out");

@@ -51,6 +51,9 @@ RunKey number(const char* pointer, json standard, double least, double most, con
 RunKey added(const char* pointer, double least, double most, const char* meaning, bool above = false) {
   return {pointer, "number", nullptr, meaning, false, true, least, most, {}, above, false, true};
 }
+RunKey added_integer(const char* pointer, double least, double most, const char* meaning) {
+  return {pointer, "integer", nullptr, meaning, false, true, least, most, {}, false, false, true};
+}
 RunKey later(RunKey key) {
   key.later = true;
   return key;
@@ -154,7 +157,13 @@ std::vector<RunKey> keys_of_engine() {
 // On what.
 std::vector<RunKey> keys_of_workload() {
   return {
-      path("/workload/prompts", "JSONL with `prompt` or `turns` (a conversation), and `category` where there is one"),
+      path("/workload/prompts",
+           "JSON lines or a JSON list, plain, .gz or .xz, with `prompt` or `turns` (a conversation), and `category` "
+           "where there is one; or, as they are published: Spec-Bench, MT-bench, SPEED-Bench, Arena-Hard, HumanEval, "
+           "GSM8K, MBPP"),
+      added_integer("/workload/prompt_tokens", 1, 1e7,
+                    "tokens of every prompt, its chat form included: longer ones are cut, to shorter ones further "
+                    "prompts of the file are joined; null: as they are"),
       chat("/workload/chat",
            "form in which a prompt is put to a chat model; auto: the template of the target's directory or GGUF "
            "file; none: as it is"),
@@ -219,6 +228,11 @@ std::vector<RunKey> keys_of_measure() {
       later(boolean(
           "/measure/keep_outputs", false,
           "keep the generated texts of both sides with the first alternation's requests, so that they can be scored")),
+      later(
+          choice("/measure/busy",
+                 "a machine on which the process gets no processor for a while; refuse: measure again, and fail the "
+                 "third time; accept: for acceptance or a trace alone, every measurement counts and no speed is shown",
+                 {"refuse", "accept"})),
       trace(
           "/trace",
           "file of an acceptance trace, which is recorded beside the measurement; or {\"file\": FILE, \"dense\": true, "

@@ -101,11 +101,13 @@ void measure_all(const std::vector<Run>& runs, const std::map<std::string, std::
     constexpr std::chrono::milliseconds kPause(200);
     if (const auto now = std::chrono::steady_clock::now(); now >= next) show(label_of(run)), next = now + kPause;
   };
-  for (Rounds& group : groups)
-    group.measure(show_now_and_then, [&](const Run& run, const std::string& error) {
-      progress.clear();
-      spdlog::error("{}: {}", label_of(run), error);
-    });
+  const auto failed = [&](const Run& run, const std::string& error) {
+    progress.clear();
+    spdlog::error("{}: {}", label_of(run), error);
+  };
+  const std::set<std::string> first = first_looks(wanted);
+  for (Rounds& group : groups) group.look(first, show_now_and_then, failed);
+  for (Rounds& group : groups) group.measure(show_now_and_then, failed);
   show("");
 }
 
@@ -150,12 +152,16 @@ void tell_remedy(int refused, std::size_t pending) {
 
 int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed + refused > 0 ? 1 : 0; }
 
-SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
+std::set<std::string> measured_keys(const std::filesystem::path& results, const Registries& registries) {
   std::set<std::string> measured;
-  if (has_file(options.results))
-    for (const json& line : load_results(options.results))
-      if (!line.contains("error") && damage_of(line).empty())
-        measured.insert(identity_of(line["run"], bench.registries()));
+  if (!has_file(results)) return measured;
+  for (const json& line : load_results(results))
+    if (!line.contains("error") && damage_of(line).empty()) measured.insert(identity_of(line["run"], registries));
+  return measured;
+}
+
+SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
+  const std::set<std::string> measured = measured_keys(options.results, bench.registries());
   const std::vector<Run> pending = without(runs, [&](const Run& run) { return measured.contains(run.key); });
   SweepOutcome out;
   out.refused = int(tell(rehearse(pending, bench, options.beside), pending.size()).size());
@@ -195,7 +201,7 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
         file.path().string());
   }
   std::map<std::string, json> latest;
-  for (json& line : load_results(file.path())) {
+  for (json& line : out.interrupted ? load_with_unfinished(file.path()) : load_results(file.path())) {
     std::string key = identity(line["run"]);
     latest[std::move(key)] = std::move(line);
   }

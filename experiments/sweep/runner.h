@@ -4,6 +4,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct SweepOutcome {
   int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
   int exit_code() const;  // 0; 1 if a run failed or was refused; 130 after Ctrl-C
 };
+// The identities (identity_of()) of the runs that a file of results has figures of; none where there is no file.
+std::set<std::string> measured_keys(const std::filesystem::path& results, const Registries& registries);
+
 // Rehearses the runs and measures none: what speaks against them is told. Runs that the file of results has are left
 // out; it is not opened for writing.
 SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options);

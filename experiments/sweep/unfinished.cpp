@@ -4,7 +4,11 @@
 #include <fstream>
 #include <system_error>
 
-#include "framework/text/json_file.h"
+#include <spdlog/spdlog.h>
+
+#include "experiments/report/date.h"
+#include "experiments/report/results.h"
+#include "experiments/sweep/alternation.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -32,6 +36,55 @@ void remove_if_empty(const fs::path& folder) {
 }
 
 }  // namespace
+
+bool is_alternation(const json& alternation) {
+  const auto has = [](const json& in, const char* field, const auto& fits) {
+    const auto found = in.find(field);
+    return found != in.end() && fits(*found);
+  };
+  const auto object = [](const json& v) { return v.is_object(); };
+  const auto number = [](const json& v) { return v.is_number(); };
+  const auto array = [](const json& v) { return v.is_array(); };
+  const auto text = [](const json& v) { return v.is_string(); };
+  const auto date = [](const json& v) { return v.is_string() && is_date(v.get<std::string>()); };
+  const auto side = [&](const json& v) {
+    return v.is_object() && has(v, "measure", object) && has(v, "outputs", array) && has(v, "thrown_away", array);
+  };
+  return has(alternation, "of", object) && has(alternation, "run", object) && has(alternation, "axes", object) &&
+         has(alternation, "baseline", side) && has(alternation, "speculative", side) &&
+         has(alternation, "began", date) && has(alternation, "first", text) &&
+         has(alternation, "measured_seconds", number) && has(alternation, "seconds", number) &&
+         has(alternation, "together", number);
+}
+
+std::vector<json> load_with_unfinished(const fs::path& results) {
+  std::vector<json> lines = load_results(results);
+  std::set<std::string> known;  // also where it failed: that is not to be hidden
+  for (const json& line : lines) known.insert(line.at("key").get<std::string>());
+  const Unfinished unfinished(results);
+  for (const std::string& key : unfinished.keys()) {
+    if (known.contains(key)) continue;
+    json line;
+    const std::string failure = failure_of([&] {
+      const std::vector<json> done = unfinished.of(key, unfinished.count(key));
+      if (done.empty() || !std::ranges::all_of(done, is_alternation))
+        throw Error("the alternations are damaged, or of an earlier version");
+      const Run run{done.back()["run"], done.back()["axes"], key};
+      if (key_of(run.document) != key) throw Error("the alternations are of another run than their names say");
+      try {
+        line = line_of(run, done);
+      } catch (const json::exception&) {
+        throw Error("the alternations are damaged");
+      }
+      line["unfinished"] = {{"done", done.size()}, {"of", run.document.at("measure").at("repeats")}};
+    });
+    if (failure.empty())
+      lines.push_back(std::move(line));
+    else
+      spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), failure);
+  }
+  return lines;
+}
 
 Unfinished::Unfinished(const fs::path& results) : folder_(results) { folder_ += ".unfinished"; }
 
@@ -81,6 +134,15 @@ std::vector<fs::path> Unfinished::files() const {
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder_, absent)) all.push_back(entry.path());
   return all;
+}
+
+std::set<std::string> Unfinished::keys() const {
+  std::set<std::string> keys;
+  for (const fs::path& path : files()) {
+    const std::string name = path.filename().string();
+    if (path.extension() == kEnd) keys.insert(name.substr(0, name.rfind('-')));
+  }
+  return keys;
 }
 
 void Unfinished::drop(const std::string& key) {

@@ -1,7 +1,6 @@
 // Alternations of runs that do not have all of theirs yet: in a folder beside the file of results,
 // NAME.jsonl.unfinished, with a file for each, so that a sweep that was stopped goes on from them. A file is written
-// whole or not at all. Whoever uses the folder has locked the file of results. This module must not know what an
-// alternation is but for its key and number.
+// whole or not at all. Whoever writes to the folder has locked the file of results.
 #pragma once
 #include <filesystem>
 #include <set>
@@ -11,6 +10,15 @@
 #include <nlohmann/json.hpp>
 
 namespace foretoken {
+
+// Whether an alternation that was kept has all that resuming and showing it asks for; a file that somebody wrote may
+// lack anything.
+bool is_alternation(const nlohmann::json& alternation);
+
+// The lines of a file of results, and behind them one of every run that has alternations and no line yet, as if it
+// had no others: its "unfinished" is {"done", "of"}, alternations, of which there may be more where the run measures by
+// time. Those that no line can be made of are left out, with a warning. Errors as of load_results().
+std::vector<nlohmann::json> load_with_unfinished(const std::filesystem::path& results);
 
 class Unfinished {
  public:
@@ -31,6 +39,8 @@ class Unfinished {
   // another sweep, or does not say, stays.
   int drop_orphans(const std::string& sweep, const std::set<std::string>& keys);
   bool any() const { return !files().empty(); }
+  // Of the runs that it holds something of.
+  std::set<std::string> keys() const;
   // Moves the alternations of a run, or all, to another file of results.
   void move(const std::string& key, const Unfinished& to) const;
   void move_all(const Unfinished& to) const;

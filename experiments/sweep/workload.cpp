@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/compressed.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
@@ -18,37 +19,86 @@ using nlohmann::json;
 
 namespace {
 
-// The turns of a line; one where it is no conversation.
-std::vector<std::string> turns_of(const json& line, const std::string& where) {
-  for (const char* key : {"prompt", "question", "text"})
-    if (line.contains(key) && line[key].is_string()) return {line[key]};
-  const auto is_string = [](const json& turn) { return turn.is_string(); };
-  if (line.contains("turns") && line["turns"].is_array() && !line["turns"].empty() &&
-      std::ranges::all_of(line["turns"], is_string))
-    return line["turns"];
+// What SPEED-Bench publishes in the place of texts that are to be fetched from other data sets.
+constexpr const char* kNotFetched = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE";
+
+bool has_text(const json& line, const char* key) { return line.contains(key) && line[key].is_string(); }
+
+// Turns as strings, or as objects with the text under "content"; empty where they are something else.
+std::vector<std::string> texts_of(const json& turns) {
+  std::vector<std::string> texts;
+  if (!turns.is_array()) return texts;
+  for (const json& turn : turns) {
+    const json& text = turn.is_object() && turn.contains("content") ? turn["content"] : turn;
+    const bool asked = !turn.is_object() || turn.value("role", json("user")) == "user";
+    if (!text.is_string() || !asked) return {};
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+// What a line holds by its fields, in the order in which they are tried; `name` where the layout has no categories.
+struct PromptLayout {
+  const char *field, *beside;  // the prompt or its turns, and a field that tells the layout from others; null: none
+  const char* name;            // of the data set; empty: of no data set by that name
+};
+constexpr PromptLayout kLayouts[] = {
+    {"prompt", "test_list", "MBPP"}, {"text", "test_list", "MBPP"},   {"prompt", "task_id", "HumanEval"},
+    {"prompt", nullptr, ""},         {"question", "answer", "GSM8K"}, {"question", nullptr, ""},
+    {"text", nullptr, ""},           {"turns", nullptr, ""},          {"messages", nullptr, ""}};
+
+// The turns of a line, the first as the prompt.
+Prompt prompt_of(const json& line, const std::string& where) {
+  for (const PromptLayout& layout : kLayouts) {
+    if (!line.contains(layout.field) || (layout.beside && !line.contains(layout.beside))) continue;
+    const json& field = line[layout.field];
+    std::vector<std::string> turns = field.is_string() ? std::vector<std::string>{field} : texts_of(field);
+    if (turns.empty()) continue;
+    if (std::ranges::find(turns, "") != turns.end()) throw Error(where + ": the prompt is empty");
+    if (std::ranges::any_of(turns, [](const std::string& turn) { return turn.find(kNotFetched) != turn.npos; }))
+      throw Error(where +
+                  ": the text is not there yet, as SPEED-Bench is published; fetch it with the data set's own " +
+                  "script, which writes JSON lines with 'messages'");
+    Prompt prompt{0, std::move(turns.front()), layout.name, {turns.begin() + 1, turns.end()}};
+    for (const char* key : {"cluster", "category"})
+      if (has_text(line, key)) prompt.category = line[key];
+    return prompt;
+  }
   throw Error(where +
-              ": no prompt; a line needs a string 'prompt' (or 'question', 'text') or a list of strings 'turns'");
+              ": no prompt; the layouts that are known are a string 'prompt', 'question' or 'text' of a file of your "
+              "own, a list 'turns' of strings (Spec-Bench, MT-bench, SPEED-Bench) or of objects with 'content' "
+              "(Arena-Hard), a list 'messages' of the role 'user' (SPEED-Bench with its texts fetched), 'prompt' with "
+              "'task_id' (HumanEval) or with 'uid' (Arena-Hard 2), 'question' with 'answer' (GSM8K), and 'text' or "
+              "'prompt' with 'test_list' (MBPP)");
 }
 
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
-  std::istringstream in(
-      read_bytes(file, "the file of prompts '" + file.string() + "'", "name a JSONL file with one prompt a line"));
+  const std::string who = "the file of prompts '" + file.string() + "'";
+  std::string bytes = read_bytes(file, who, "name a JSONL file with one prompt a line");
+  if (is_compressed(bytes)) bytes = decompress(bytes, who);
+  if (bytes.starts_with("PAR1"))
+    throw Error(who +
+                " is a parquet file; write it as JSON lines, as pandas does with to_json(FILE, orient='records', "
+                "lines=True)");
   std::vector<Prompt> prompts;
-  std::string text;
-  for (int number = 1; std::getline(in, text); ++number) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = file.string() + ":" + std::to_string(number);
-    const json line = parse_json(text, where);
+  const auto add = [&](const json& line, const std::string& where) {
     if (!line.is_object()) throw Error(where + ": a prompt must be a JSON object, not " + shown(line));
-    std::vector<std::string> turns = turns_of(line, where);
-    if (std::ranges::find(turns, "") != turns.end()) throw Error(where + ": the prompt is empty");
-    const bool named = line.contains("category") && line["category"].is_string();
-    prompts.push_back({int(prompts.size()),
-                       std::move(turns.front()),
-                       named ? line["category"].get<std::string>() : "",
-                       {turns.begin() + 1, turns.end()}});
+    Prompt& prompt = prompts.emplace_back(prompt_of(line, where));
+    prompt.number = int(prompts.size()) - 1;
+  };
+  constexpr const char* kBlank = " \t\r\n";
+  if (const auto first = bytes.find_first_not_of(kBlank); first != bytes.npos && bytes[first] == '[') {
+    for (const json& line : parse_json(bytes, file.string()))
+      add(line, file.string() + ", entry " + std::to_string(prompts.size() + 1));
+  } else {
+    std::istringstream in(std::move(bytes));
+    std::string text;
+    for (int number = 1; std::getline(in, text); ++number) {
+      const std::string where = file.string() + ":" + std::to_string(number);
+      if (text.find_first_not_of(kBlank) != text.npos) add(parse_json(text, where), where);
+    }
   }
   if (prompts.empty()) throw Error("the file '" + file.string() + "' holds no prompts");
   return prompts;

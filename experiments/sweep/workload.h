@@ -1,5 +1,7 @@
-// Prompts, from any JSONL: one object a line with `prompt`, `question`, `text` or `turns` (a list: the user's side of a
-// conversation), and an optional `category`. Reads Spec-Bench, MT-bench and HumanEval unchanged.
+// Prompts, from JSON lines or a JSON list, plain or compressed (gzip, xz): objects with `prompt`, `question`, `text`,
+// or `turns` or `messages` (a list: the user's side of a conversation), and an optional `category`. Published data sets
+// are read as they are and told apart by their fields: Spec-Bench, MT-bench, SPEED-Bench, Arena-Hard, HumanEval, GSM8K
+// and MBPP.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -11,11 +13,11 @@ namespace foretoken {
 struct Prompt {
   int number = 0;  // of the line among the prompts of the file, from 0
   std::string text;
-  std::string category;              // empty: none
+  std::string category;              // the line's own, else the name of its data set; empty: none
   std::vector<std::string> later{};  // turns of a conversation after `text`
 };
 
-// All prompts of a file; a malformed line is an Error with its number.
+// All prompts of a file; a malformed line, or one of an unknown layout, is an Error with its number.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 // Those of the given categories (empty: all), at most `limit` (0: all), taken in turn from the categories so that
 // shares are even, behind the first `skip` that are taken so; in the order of the file. An unknown category is an Error

@@ -371,6 +371,69 @@ class Program(InFolder):
         shown = self.run_it("show", "results/sweep.jsonl", "--tables", "main")[1]
         self.assertEqual(self.run_it("run", sweep, "--tables", "main", "--quiet")[1], shown)
 
+    def test_the_first_tables_are_the_main_and_the_best(self):
+        sweep = self.sweep({"/policy/length": [1, 3]})
+        status, out, err = self.run_it("run", sweep)
+        self.assertEqual(status, 0, err)
+        self.assertIn("Acceptance and speed", out)
+        self.assertIn("Best draft length", out)
+        self.assertNotIn("Latency", out)
+        everything = self.run_it("run", sweep, "--tables", "all")[1]
+        self.assertIn("Latency", everything)
+        self.assertEqual(self.run_it("show", "results/sweep.jsonl")[1], everything)
+        self.assertEqual(self.run_it("show", "results/sweep.jsonl", "--tables", "all")[1], everything)
+        self.refused("run", sweep, "--tables", "all,main", words=["all", "main, theory"])
+
+    def test_a_dry_run_says_what_is_left_and_writes_nothing(self):
+        sweep = self.sweep({"/policy/length": [1, 3], "/sampling/temperature": [0, 1]}, measure={"repeats": 2})
+        status, out, err = self.run_it("run", sweep, "--dry-run")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("4 runs: 0 measured, 4 to measure, about ", out)
+        self.assertIn("timed steps of plain decoding", out)
+        self.assertFalse((self.here / "results").exists())
+        self.assertEqual(self.run_it("run", sweep, "--shard", "1/2", "--quiet")[0], 0)
+        (self.here / "results/sweep.shard-1-of-2.jsonl").rename(self.here / "results/sweep.jsonl")
+        out = self.run_it("run", sweep, "--dry-run")[1]
+        self.assertIn("4 runs: 2 measured, 2 to measure, about ", out)
+        self.assertIn("2 from measured runs of the file", out)
+        told = json.loads(self.run_it("run", sweep, "--dry-run", "--json")[1])
+        self.assertEqual(sorted(run["measured"] for run in told["runs"]), [False, False, True, True])
+        self.refused("run", sweep, "--dry-run", "--rehearse", code=2)
+
+    def test_an_interrupted_sweep_is_shown(self):
+        process = self.start("run", self.sweep({"/sampling/seed": list(range(300))}, measure={"repeats": 2}))
+        folder = self.here / "results/sweep.jsonl.unfinished"
+        for _ in range(6000):
+            if folder.exists() and len(list(folder.glob("*.json"))) > 1:
+                break
+            time.sleep(0.01)
+        while_it_runs = self.run_it("show", "results/sweep.jsonl", "--tables", "main")
+        self.assertEqual(while_it_runs[0], 0, while_it_runs[2])
+        self.assertIn("1 of 2 alternations", while_it_runs[1])
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("1 of 2 alternations", out)
+        self.assertEqual(self.run_it("report", "results/sweep.jsonl", "--out", "r.html")[0], 0)
+        self.assertIn("1 of 2 alternations", (self.here / "r.html").read_text())
+
+    def test_the_first_alternations_have_every_value_of_every_axis(self):
+        models = [str(MODELS / "target"), str(MODELS / "draft")]
+        sweep = self.sweep({"/target/model": models, "/policy/length": [1, 2, 3]}, drafter={"name": "ngram"},
+                           measure={"repeats": 30})
+        process = self.start("run", sweep)
+        folder = self.here / "results/sweep.jsonl.unfinished"
+        for _ in range(6000):
+            if folder.exists() and len(list(folder.glob("*.json"))) > 3:
+                break
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+        first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)[:3]
+        axes = [json.loads(path.read_text())["axes"] for path in first]
+        self.assertEqual({a["/policy/length"] for a in axes}, {1, 2, 3})
+        self.assertEqual({a["/target/model"] for a in axes}, set(models))
+
     def test_an_unknown_table_is_refused_before_anything_is_measured(self):
         self.refused("run", self.sweep({}), "--tables", "mean", words=["mean", "main, theory"])
         self.assertFalse((self.here / "results").exists())

@@ -28,9 +28,10 @@ struct KeysOfRuns : testing::Test {
 };
 
 TEST_F(KeysOfRuns, NullIsAValueOfOptionalOnesAlone) {
-  const std::set<std::string> optional{"/target/inflate",      "/engine/memory_fraction", "/workload/system",
-                                       "/workload/start",      "/workload/date",          "/workload/rate",
-                                       "/workload/ttft_limit", "/workload/tpot_limit",    "/trace"};
+  const std::set<std::string> optional{"/target/inflate",        "/engine/memory_fraction", "/workload/system",
+                                       "/workload/start",        "/workload/date",          "/workload/rate",
+                                       "/workload/ttft_limit",   "/workload/tpot_limit",    "/trace",
+                                       "/workload/prompt_tokens"};
   for (const RunKey& key : run_keys()) {
     const std::string sentence = refusal(key.pointer, nullptr);
     EXPECT_EQ(sentence.empty(), optional.contains(key.pointer)) << key.pointer << ": " << sentence;
@@ -81,7 +82,7 @@ TEST_F(KeysOfRuns, AreListedForATerminal) {
         "\n/target/inflate  (shape; default null)\n    shape",
         "\n/sampling/top_p  (number, > 0, <= 1; default 1)\n    ",
         "\n/engine/device  (string, auto, cpu, reference, cuda; default \"auto\")\n    where it runs",
-        "\n/workload/prompts  (path; required)\n    JSONL", "\n/engine/check  (boolean; default false)\n",
+        "\n/workload/prompts  (path; required)\n    JSON lines", "\n/engine/check  (boolean; default false)\n",
         "\ndrafter none: ", "\npolicy fixed: ", "\nverifier speculative_sampling: "})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   EXPECT_EQ(text.find("default required"), std::string::npos);

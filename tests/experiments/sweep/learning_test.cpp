@@ -292,7 +292,7 @@ TEST_F(RunsThatLearn, GoOnWhereASweepWasStopped) {
   ResultsFile file(options.results);
   Unfinished unfinished(options.results);
   json first = measure_alternation(both[1], 0, prepare(both[1], bench, ""), bench, "", [](double) {}, nullptr);
-  first["together"] = 2;
+  first.update({{"together", 2}, {"run", both[1].document}, {"axes", both[1].axes}});
   unfinished.add(first);
   Rounds rounds(both, bench, options, file, unfinished);
   rounds.measure([](const foretoken::Run&) {},

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/report/report.h"
+#include "experiments/report/summary.h"
 #include "experiments/sweep/interrupt.h"
 #include "framework/text/json_file.h"
 #include "tests/experiments/report/results_files.h"
@@ -40,14 +42,15 @@ class SweepsInRounds : public Runs {
       if (!file.has(run.key)) wanted.push_back(run);
     Rounds rounds(wanted, bench, options, file, unfinished);
     std::string found;
+    const auto note = [&](const foretoken::Run& run) {
+      if (found.ends_with(names_[run.key])) return;
+      found += names_[run.key];
+      if (found.size() == most) throw Interrupted();
+    };
+    const auto failed = [](const foretoken::Run&, const std::string&) {};
     try {
-      rounds.measure(
-          [&](const foretoken::Run& run) {
-            if (found.ends_with(names_[run.key])) return;
-            found += names_[run.key];
-            if (found.size() == most) throw Interrupted();
-          },
-          [](const foretoken::Run&, const std::string&) {});
+      rounds.look(first_looks(wanted), note, failed);
+      rounds.measure(note, failed);
     } catch (const Interrupted&) {
       EXPECT_EQ(found.size(), most);
     }
@@ -80,6 +83,79 @@ TEST_F(SweepsInRounds, MeasureAnAlternationOfEachRunBeforeTheNextOfAny) {
   EXPECT_EQ(line_of_run(runs[0])["repeats"].size(), 2u);
   EXPECT_EQ(line_of_run(runs[2])["repeats"].size(), 1u);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "r.jsonl.unfinished")) << "nothing is left over";
+}
+
+TEST_F(SweepsInRounds, LookAtEveryValueOfEveryAxisFirst) {
+  std::vector<foretoken::Run> runs;
+  const std::vector<std::vector<int>> values{{1, 1}, {1, 2}, {2, 1}, {2, 2}};  // policy length, seed
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int length = values[i][0], seed = values[i][1];
+    runs.push_back(named({char('a' + i)}, {{"policy", {{"length", length}}}, {"sampling", {{"seed", seed}}}}));
+    runs.back().axes = {{"/policy/length", length}, {"/sampling/seed", seed}};
+  }
+  EXPECT_EQ(first_looks(runs), (std::set<std::string>{runs[0].key, runs[3].key}));
+  std::string first;
+  for (const foretoken::Run& run : first_round(runs, bench.registries())) first += names_[run.key];
+  EXPECT_EQ(first, "adbc");
+  EXPECT_EQ(order(runs), "adbcabcd") << "two alternations of each, the second in the order of what they load";
+  EXPECT_EQ(line_of_run(runs[3])["interleaved"], 4);
+  for (foretoken::Run& run : runs) run.axes = json::object();
+  EXPECT_TRUE(first_looks(runs).empty());
+}
+
+TEST(FirstLooks, AreFewAndQuicklyFound) {
+  std::vector<foretoken::Run> grid, line;
+  for (int i = 0; i < 20'000; ++i) {
+    grid.push_back({{}, {{"/a", i / 200}, {"/b", i % 200}}, "g" + std::to_string(i)});
+    line.push_back({{}, {{"/a", i}}, "l" + std::to_string(i)});
+  }
+  EXPECT_EQ(first_looks(grid).size(), 200u);
+  EXPECT_EQ(first_looks(line).size(), 20'000u);
+}
+
+// As `show` reads it while the sweep runs, or after it was stopped.
+TEST_F(SweepsInRounds, AreReadWhereTheyWereStopped) {
+  const auto runs = three();
+  order(runs, 4);
+  const auto lines = load_with_unfinished(options.results);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], line_of_run(runs[2]));
+  for (const json& line : {lines[1], lines[2]}) {
+    EXPECT_EQ(line["unfinished"], json({{"done", 1}, {"of", 2}}));
+    EXPECT_EQ(line["repeats"].size(), 1u);
+    EXPECT_EQ(key_of(line["run"]), line["key"]);
+    EXPECT_EQ(damage_of(line), "");
+  }
+  const std::string shown = show(lines, {"markdown", {"main"}, 0});
+  EXPECT_TRUE(says(shown, "1 of 2 alternations", "draft_model", "ngram"));
+  EXPECT_FALSE(holds(show({lines[0]}, {"csv", {"main"}, 0}), "unfinished"));
+  order(runs);
+  for (const json& line : load_with_unfinished(options.results)) EXPECT_FALSE(line.contains("unfinished"));
+}
+
+TEST_F(SweepsInRounds, AreReadWithoutWhatIsDamaged) {
+  const auto runs = three();
+  const auto left = [&](const std::function<void(json&)>& change) {
+    std::filesystem::remove(options.results);
+    std::filesystem::remove_all(folder.path() / "r.jsonl.unfinished");
+    order({runs[0], runs[2]}, 3);
+    const std::filesystem::path file = folder.path() / "r.jsonl.unfinished" / (runs[0].key + "-0.json");
+    json kept = read_json(file);
+    change(kept);
+    std::ofstream(file) << kept.dump();
+    return load_with_unfinished(options.results).size();
+  };
+  EXPECT_EQ(left([](json&) {}), 2u);
+  EXPECT_EQ(left([](json& kept) { kept.erase("run"); }), 1u) << "of an earlier version";
+  EXPECT_EQ(left([](json& kept) { kept["run"]["sampling"]["seed"] = 77; }), 1u) << "of another run";
+  EXPECT_EQ(left([](json& kept) { kept["of"].erase("promise"); }), 1u);
+  EXPECT_EQ(left([](json& kept) { kept["baseline"]["measure"] = json::object(); }), 1u);
+  EXPECT_EQ(left([](json& kept) { kept = json::array(); }), 1u);
+  EXPECT_EQ(
+      left([&](json&) { ResultsFile(options.results).append(failed_line(runs[0], "it failed later", 0, bench, "")); }),
+      2u);
+  EXPECT_EQ(load_with_unfinished(options.results).back()["error"], "it failed later") << "which is not hidden";
+  EXPECT_TRUE(says(sentence_of([] { load_with_unfinished("nowhere.jsonl"); }), "nowhere.jsonl"));
 }
 
 TEST_F(SweepsInRounds, GoOnWhereTheyWereStopped) {

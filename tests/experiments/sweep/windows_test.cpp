@@ -4,6 +4,8 @@
 #include <thread>
 #include <vector>
 
+#include "experiments/report/report.h"
+#include "experiments/report/summary.h"
 #include "experiments/sweep/workload.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/experiments/sweep/tries.h"
@@ -75,6 +77,31 @@ TEST_F(Runs, DrawnLengthsDependOnThePromptAlone) {
   EXPECT_EQ(lengths(warm), first);
   EXPECT_EQ(lengths({{"workload", {{"max_new_tokens", 64}}}}), std::vector<int>(12, 64));
   EXPECT_EQ(drawn_length(5, 0, 1), 1);
+}
+
+// Acceptance is that of any machine; what depends on times is shown nowhere.
+TEST_F(Runs, AreWithoutSpeedsWhereABusyMachineIsAccepted) {
+  const json changes{{"measure", {{"busy", "accept"}}}}, line = measured(changes), usual = measured();
+  const Summary busy = summarize(line), quiet = summarize(usual);
+  EXPECT_EQ(busy.error, "");
+  EXPECT_EQ(busy.alpha.value, quiet.alpha.value);
+  EXPECT_EQ(busy.tau.value, quiet.tau.value);
+  EXPECT_TRUE(quiet.speedup.known());
+  for (const Interval& figure : {busy.speedup, busy.steady_speedup, busy.decode_speedup, busy.tokens_per_second})
+    EXPECT_FALSE(figure.known());
+  const json figures = to_json(busy)["figures"];
+  EXPECT_TRUE(figures["baseline"]["tokens_per_second"].is_null());
+  EXPECT_TRUE(figures["theory"]["speedup"].is_null());
+  for (const std::string table : {"main", "theory", "categories", "latency", "phases", "best"})
+    EXPECT_FALSE(holds(show({line}, {"csv", {table}, 0}), "nan")) << table;
+  EXPECT_TRUE(says(show({line}, {"markdown", {}, 0}), ", no speeds", "/measure/busy"));
+  EXPECT_FALSE(says(show({usual}, {"markdown", {"main"}, 0}), ", no speeds"));
+  EXPECT_NE(compare({line}, {usual}, {}), "");
+  EXPECT_TRUE(
+      says(sentence_of([&] { run_of({{"measure", {{"busy", "maybe"}}}}); }), "'/measure/busy'", "refuse, accept"));
+  json older = usual["run"];
+  older["measure"].erase("busy");
+  EXPECT_EQ(identity_of(older, bench.registries()), usual["key"]) << "results that lack the key are of its default";
 }
 
 TEST_F(Runs, OutputsAreKeptWhereAskedFor) {

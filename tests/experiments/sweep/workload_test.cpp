@@ -1,6 +1,8 @@
 // Prompts from any JSON lines, and the selection of a workload.
 #include "experiments/sweep/workload.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <set>
@@ -25,13 +27,154 @@ TEST(Workload, TakesTheUsualShapesOfLines) {
 {"text": "e"})"));
   ASSERT_EQ(prompts.size(), 5u);
   const char* texts[] = {"a", "b", "c", "d\n", "e"};
-  const char* categories[] = {"story", "writing", "", "", ""};
+  const char* categories[] = {"story", "writing", "GSM8K", "HumanEval", ""};
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(prompts[std::size_t(i)].number, i);
     EXPECT_EQ(prompts[std::size_t(i)].text, texts[i]);
     EXPECT_EQ(prompts[std::size_t(i)].category, categories[i]);
     EXPECT_EQ(prompts[std::size_t(i)].later, (i == 1 ? std::vector<std::string>{"then"} : std::vector<std::string>()));
   }
+}
+
+// In words of our own; what tells a layout are its fields, not the name of its file.
+TEST(Workload, PublishedDataSetsAreReadAsTheyAre) {
+  struct Case {
+    const char* line;
+    std::vector<std::string> turns;
+    const char* category;
+  };
+  const Case cases[] = {
+      {R"({"question_id": 1, "category": "rag", "turns": ["Who?"]})", {"Who?"}, "rag"},
+      {R"({"question_id": 2, "category": "math", "turns": ["Add.", "Again."], "reference": ["3", ""]})",
+       {"Add.", "Again."},
+       "math"},
+      {R"({"task_id": "HumanEval/1", "prompt": "def f():", "canonical_solution": "x", "entry_point": "f"})",
+       {"def f():"},
+       "HumanEval"},
+      {R"({"question": "How many?", "answer": "#### 2"})", {"How many?"}, "GSM8K"},
+      {R"({"task_id": 11, "text": "Write it.", "code": "pass", "test_list": ["assert 1"], "test_setup_code": ""})",
+       {"Write it."},
+       "MBPP"},
+      {R"({"task_id": 12, "prompt": "Write that.", "code": "pass", "test_imports": [], "test_list": ["assert 1"]})",
+       {"Write that."},
+       "MBPP"},
+      {R"({"question_id": "a1", "category": "hard", "cluster": "Queues", "turns": [{"content": "Why?"}]})",
+       {"Why?"},
+       "hard"},
+      {R"({"uid": "a2", "cluster": "Queues", "turns": [{"content": "Why?"}, {"content": "So?"}]})",
+       {"Why?", "So?"},
+       "Queues"},
+      {R"({"uid": "a3", "category": "creative", "subcategory": "x", "prompt": "Tell."})", {"Tell."}, "creative"},
+      {R"({"question_id": "b1", "category": "coding", "sub_category": "c", "turns": ["Sort.", "Now faster."],
+           "source": "s", "src_id": "1", "difficulty": "easy", "multiturn": true})",
+       {"Sort.", "Now faster."},
+       "coding"},
+      {R"({"question_id": "b2", "category": "qa", "messages": [{"role": "user", "content": "When?"},
+           {"role": "user", "content": "Where?"}]})",
+       {"When?", "Where?"},
+       "qa"},
+  };
+  const TemporaryFolder folder;
+  for (const Case& c : cases) {
+    std::string line = c.line;
+    std::erase(line, '\n');
+    const auto prompts = read_prompts(folder.write("any.name", line));
+    ASSERT_EQ(prompts.size(), 1u) << line;
+    EXPECT_EQ(prompts[0].text, c.turns[0]) << line;
+    EXPECT_EQ(prompts[0].later, std::vector<std::string>(c.turns.begin() + 1, c.turns.end())) << line;
+    EXPECT_EQ(prompts[0].category, c.category) << line;
+  }
+}
+
+TEST(Workload, AListIsReadAsLinesAre) {
+  const TemporaryFolder folder;
+  const auto prompts = read_prompts(folder.write(
+      "p.json", "[\n  {\n    \"prompt\": \"a\",\n    \"test_list\": []\n  },\n  {\"question\": \"b\"}\n]\n"));
+  ASSERT_EQ(prompts.size(), 2u);
+  EXPECT_EQ(prompts[0].category, "MBPP");
+  EXPECT_EQ(prompts[1].number, 1);
+  const auto refusal = [&](const std::string& text) {
+    return sentence_of([&] { read_prompts(folder.write("p.json", text)); });
+  };
+  EXPECT_TRUE(says(refusal(R"([{"prompt": "a"}, {"answer": "b"}])"), "p.json, entry 2", "no prompt"));
+  EXPECT_TRUE(says(refusal("[1]"), "entry 1", "object"));
+  EXPECT_TRUE(says(refusal("[]"), "no prompts"));
+  EXPECT_TRUE(says(refusal("PAR1\x15\x04"), "parquet", "JSON lines"));
+}
+
+TEST(Workload, CompressedFilesAreRead) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("p.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n").string();
+  for (const std::string tool : {"gzip", "xz"}) {
+    const std::string packed = file + (tool == "xz" ? ".xz" : ".gz");
+    ASSERT_EQ(std::system((tool + " -c '" + file + "' > '" + packed + "'").c_str()), 0);
+    ASSERT_EQ(read_prompts(packed).size(), 2u) << tool;
+    EXPECT_EQ(read_prompts(packed)[1].text, "b");
+    std::filesystem::resize_file(packed, std::filesystem::file_size(packed) - 6);
+    EXPECT_TRUE(says(sentence_of([&] { read_prompts(packed); }), packed)) << tool << ", cut off";
+  }
+}
+
+TEST(Workload, UnknownLayoutsListTheKnownOnes) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& line) {
+    return sentence_of([&] { read_prompts(folder.write("p.jsonl", line)); });
+  };
+  for (const char* line : {R"({"instruction": "Do.", "output": "Done."})", R"({"turns": [{"text": "a"}]})",
+                           R"({"messages": [{"role": "system", "content": "a"}]})", R"({"prompt": null})"})
+    EXPECT_TRUE(says(refusal(line), "p.jsonl:1", "Spec-Bench", "MT-bench", "SPEED-Bench", "Arena-Hard", "HumanEval",
+                     "GSM8K", "MBPP"))
+        << line;
+  EXPECT_TRUE(says(refusal(R"({"turns": ["FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING X"]})"),
+                   "p.jsonl:1", "SPEED-Bench", "fetch"));
+}
+
+// Whatever the prompts' own lengths: the demo prompts have some tens of tokens. The form has tokens before and behind
+// each.
+TEST(Workload, PromptsHaveExactlyTheTokensAskedFor) {
+  const TemporaryFolder folder;
+  for (const auto& entry : std::filesystem::directory_iterator(locate("experiments/models/target")))
+    std::filesystem::create_symlink(std::filesystem::absolute(entry.path()), folder.path() / entry.path().filename());
+  folder.write("chat_template.jinja", "Somebody asks: {{ messages[-1]['content'] }}\n\nThe answer is:");
+  Workbench bench;
+  const auto jobs = [&](const std::string& chat, const json& tokens) {
+    json changes{{"target", {{"model", folder.path().string()}}}};
+    changes["workload"] = {{"limit", 12}, {"chat", chat}, {"prompt_tokens", tokens}};
+    return jobs_of(complete_run(demo(changes), bench.registries(), "test"), bench, "");
+  };
+  for (const auto& [chat, behind] : {std::pair("none", 0), std::pair("auto", 5)}) {
+    const auto plain = jobs(chat, nullptr);
+    for (const int tokens : {20, 300}) {
+      const auto exact = jobs(chat, tokens);
+      ASSERT_EQ(exact.size(), plain.size());
+      std::set<std::vector<Token>> different;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        const std::vector<Token>&now = exact[i].request.prompt, &before = plain[i].request.prompt;
+        ASSERT_EQ(now.size(), std::size_t(tokens)) << chat;
+        const auto text = std::ptrdiff_t(std::min(now.size(), before.size())) - behind - 1;  // the last piece may join
+        EXPECT_TRUE(std::equal(now.begin(), now.begin() + text, before.begin())) << chat;
+        EXPECT_TRUE(std::equal(now.end() - behind, now.end(), before.end() - behind)) << chat;
+        different.insert(now);
+      }
+      EXPECT_TRUE(tokens == 20 || different.size() == exact.size()) << chat;
+    }
+  }
+  EXPECT_TRUE(says(sentence_of([&] { jobs("auto", 4); }), "'/workload/prompt_tokens'", "is 4", "raise it"));
+}
+
+TEST(Workload, ATokenCountThatIsNoneIsRefused) {
+  Workbench bench;
+  const auto refusal = [&](const json& tokens, int turns = 1) {
+    return sentence_of([&] {
+      complete_run(demo({{"workload", {{"prompt_tokens", tokens}, {"turns", turns}}}}), bench.registries(), "test");
+    });
+  };
+  for (const json& tokens : {json(0), json(-1), json("many"), json(1.5), json(1e8)})
+    EXPECT_TRUE(says(refusal(tokens), "'/workload/prompt_tokens'", "integer", ">= 1")) << tokens;
+  EXPECT_TRUE(says(refusal(100, 2), "'/workload/prompt_tokens'", "'/workload/turns' to 1"));
+  EXPECT_EQ(refusal(100), "");
+  const json without = complete_run(demo(json::object()), bench.registries(), "test");
+  EXPECT_FALSE(without["workload"].contains("prompt_tokens")) << "runs without it keep their keys";
 }
 
 TEST(Workload, MalformedLinesAreNamed) {
@@ -46,7 +189,7 @@ TEST(Workload, MalformedLinesAreNamed) {
   EXPECT_TRUE(says(refusal("{\"turns\": []}"), "p.jsonl:2", "turns"));
   EXPECT_TRUE(says(refusal("{\"prompt\": \"\"}"), "p.jsonl:2", "empty"));
   EXPECT_TRUE(says(refusal("{\"turns\": [\"a\", \"\"]}"), "p.jsonl:2", "empty"));
-  EXPECT_TRUE(says(refusal("{\"turns\": [\"a\", 3]}"), "p.jsonl:2", "a list of strings 'turns'"));
+  EXPECT_TRUE(says(refusal("{\"turns\": [\"a\", 3]}"), "p.jsonl:2", "a list 'turns' of strings"));
   EXPECT_TRUE(says(refusal("{\"prompt\": \"\xff\"}"), "p.jsonl:2"));
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path() / "none.jsonl"); }), "none.jsonl"));
   EXPECT_TRUE(says(sentence_of([&] { read_prompts(folder.path()); }), "JSONL"));

@@ -78,7 +78,7 @@ void add_tables(CLI::App& command, std::vector<std::string>& tables) {
                   "which of main, theory, positions, categories, load, latency, phases, memory, best (default: all)");
 }
 
-bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {
+bool report_damages(const std::string& file, const std::vector<Result>& lines) {
   const auto damages = damages_of(lines);
   for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", file, damage);
   return !damages.empty();

@@ -7,7 +7,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/report/date.h"
 #include "experiments/sweep/clock.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/provenance.h"
@@ -23,26 +22,6 @@ std::string target_of_group(const json& run) {
   json key{run.at("target")};
   for (const char* field : {"device", "threads", "numerics"}) key.push_back(run.at("engine").value(field, json()));
   return key.dump();
-}
-
-// Whether it has all that is asked of it here; a file that somebody wrote may lack anything.
-bool whole(const json& alternation) {
-  const auto has = [](const json& in, const char* field, const auto& fits) {
-    const auto found = in.find(field);
-    return found != in.end() && fits(*found);
-  };
-  const auto object = [](const json& v) { return v.is_object(); };
-  const auto number = [](const json& v) { return v.is_number(); };
-  const auto array = [](const json& v) { return v.is_array(); };
-  const auto text = [](const json& v) { return v.is_string(); };
-  const auto date = [](const json& v) { return v.is_string() && is_date(v.get<std::string>()); };
-  const auto side = [&](const json& v) {
-    return v.is_object() && has(v, "measure", object) && has(v, "outputs", array) && has(v, "thrown_away", array);
-  };
-  return has(alternation, "of", object) && has(alternation, "baseline", side) &&
-         has(alternation, "speculative", side) && has(alternation, "began", date) && has(alternation, "first", text) &&
-         has(alternation, "measured_seconds", number) && has(alternation, "seconds", number) &&
-         has(alternation, "together", number);
 }
 
 // What a component of a run loads, by its options.
@@ -89,12 +68,12 @@ void Rounds::resume(Course& course) {
   const std::string& key = course.run.key;
   const int count = unfinished_.count(key);
   if (count == 0) return unfinished_.drop(key);  // later ones than a damaged first are of another sweep
-  json now;
+  Origin now;
   const bool known = failure_of([&] { now = origin_now(course.run, bench_, options_.beside); }).empty();
   for (; course.done < count; ++course.done) {
-    const json alternation = unfinished_.at(key, course.done);
-    const bool complete = whole(alternation);
-    if (!complete || (known && !same_origin(alternation.at("of"), now))) {
+    MeasuredAlternation alternation;
+    const bool complete = failure_of([&] { alternation = alternation_of(unfinished_.at(key, course.done)); }).empty();
+    if (!complete || (known && !same_origin(alternation.origin, now))) {
       spdlog::warn(
           "{}: {} alternations of an earlier sweep are measured again, since {}", label_of(course.run), count,
           complete ? "the program, the machine or a file that the run reads has changed" : "one of them is damaged");
@@ -102,7 +81,7 @@ void Rounds::resume(Course& course) {
       course = {course.run};
       return;
     }
-    course.measured += alternation.at("measured_seconds").get<double>();
+    course.measured += alternation.measured_seconds;
   }
 }
 
@@ -125,13 +104,13 @@ void Rounds::measure(const std::function<void(const Run&)>& progress,
 
 void Rounds::restore_baselines(int k) {
   for (const Course& c : courses_)
-    if (!c.over && c.done > k) baselines_.put(c.run.document, unfinished_.at(c.run.key, k).at("baseline"));
+    if (!c.over && c.done > k) baselines_.put(c.run.document, alternation_of(unfinished_.at(c.run.key, k)).baseline);
 }
 
 void Rounds::next(Course& course, int together, const std::function<void(const Run&)>& progress) {
   const auto start = std::chrono::steady_clock::now();
   progress(course.run);
-  json alternation;
+  MeasuredAlternation alternation;
   const std::string error = failure_of([&] {
     if (!course.prepared)
       course.prepared = std::make_shared<const Prepared>(prepare(course.run, bench_, options_.beside));
@@ -145,33 +124,34 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   });
   course.part = 0;
   if (!error.empty()) return fail(course, error, seconds_since(start));
-  alternation["together"] = together;
-  if (!options_.sweep.empty()) alternation["sweep"] = options_.sweep;
-  ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
-  if (course.wants_more()) return unfinished_.add(alternation);
-  std::vector<json> all = unfinished_.of(course.run.key, course.done - 1);
+  alternation.together = together;
+  if (!options_.sweep.empty()) alternation.sweep = options_.sweep;
+  ++course.done;
+  course.measured += alternation.measured_seconds;
+  if (course.wants_more()) return unfinished_.add(to_json(alternation));
+  std::vector<MeasuredAlternation> all;
+  for (int k = 0; k + 1 < course.done; ++k) all.push_back(alternation_of(unfinished_.at(course.run.key, k)));
   all.push_back(std::move(alternation));
-  finish(course, all);
+  finish(course, std::move(all));
 }
 
 // Its line takes the place of its alternations.
-void Rounds::finish(Course& course, const std::vector<json>& alternations) {
-  json line;
-  const std::string error = failure_of([&] { line = line_of(course.run, alternations); });
+void Rounds::finish(Course& course, std::vector<MeasuredAlternation> alternations) {
+  const int together = std::ranges::min_element(alternations, {}, &MeasuredAlternation::together)->together;
+  Result result;
+  const std::string error = failure_of([&] { result = result_of(course.run, std::move(alternations)); });
   if (!error.empty()) {
     fail(course, error, 0);
   } else {
-    for (const json& a : alternations)
-      line["interleaved"] =
-          std::min(line.value("interleaved", a.at("together").get<int>()), a.at("together").get<int>());
-    file_.append(line);
+    result.interleaved = together;
+    file_.append(result);
     end(course);
   }
   unfinished_.drop(course.run.key);
 }
 
 void Rounds::fail(Course& course, const std::string& error, double seconds) {
-  file_.append(failed_line(course.run, error, seconds, bench_, options_.beside));
+  file_.append(failed_result(course.run, error, seconds, bench_, options_.beside));
   failed_(course.run, error);
   end(course);
 }

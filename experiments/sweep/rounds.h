@@ -55,7 +55,7 @@ class Rounds {
   void resume(Course& course);
   void restore_baselines(int k);
   void next(Course& course, int together, const std::function<void(const Run&)>& progress);
-  void finish(Course& course, const std::vector<nlohmann::json>& alternations);
+  void finish(Course& course, std::vector<MeasuredAlternation> alternations);
   void end(Course& course);
   void fail(Course& course, const std::string& error, double seconds);
 

@@ -47,15 +47,11 @@ RunKey number(const char* pointer, json standard, double least, double most, con
               bool below = false) {
   return {pointer, "number", standard, meaning, false, false, least, most, {}, above, below};
 }
-// Absent in complete runs that do not give it, so these keep the names that they had before there was this key.
-RunKey added(const char* pointer, double least, double most, const char* meaning, bool above = false) {
+// Absent in complete runs that do not give it.
+RunKey number_or_none(const char* pointer, double least, double most, const char* meaning, bool above = false) {
   return {pointer, "number", nullptr, meaning, false, true, least, most, {}, above, false, true};
 }
-RunKey later(RunKey key) {
-  key.later = true;
-  return key;
-}
-RunKey added_choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
+RunKey choice_or_none(const char* pointer, const char* meaning, std::vector<std::string> choices) {
   return {pointer, "string", nullptr, meaning, false, true, -1e300, 1e300, std::move(choices), false, false, true};
 }
 RunKey share(const char* pointer, const char* meaning) {
@@ -162,19 +158,19 @@ std::vector<RunKey> keys_of_workload() {
       day("/workload/date",
           "day that a chat template takes for today, YYYY-MM-DD; null: 2024-07-26, so that a prompt is the same "
           "tomorrow"),
-      later(integer("/workload/turns", 1, 0, 1000,
-                    "turns of a conversation that are served, as far as the target's context has room; 0: all of "
-                    "them")),
+      integer("/workload/turns", 1, 0, 1000,
+              "turns of a conversation that are served, as far as the target's context has room; 0: all of "
+              "them"),
       integer("/workload/limit", 0, 0, kMany,
               "prompts taken, spread evenly over the categories, but at least as many as six requests for each place "
               "of the batch need; 0: all"),
-      later(integer("/workload/skip", 0, 0, kMany,
-                    "prompts left out before the first that is taken, so that what is chosen by one run is measured by "
-                    "another on other prompts: at least as many as that one served")),
+      integer("/workload/skip", 0, 0, kMany,
+              "prompts left out before the first that is taken, so that what is chosen by one run is measured by "
+              "another on other prompts: at least as many as that one served"),
       integer("/workload/repeats", 1, 1, 1000,
               "how often each prompt is served, every time with other draws; a drafter that learns from requests meets "
               "the answers again"),
-      added_choice(
+      choice_or_none(
           "/workload/start",
           "what a drafter or policy that learns has seen when a measurement begins; cold: what its files hold; "
           "warm: it has also served the same requests once, with other draws; others: it has also served the prompts "
@@ -196,15 +192,17 @@ std::vector<RunKey> keys_of_workload() {
 // When requests arrive.
 std::vector<RunKey> keys_of_arrivals() {
   return {
-      added("/workload/rate", 0.001, 1e6,
-            "requests that arrive per second, an open loop: a Poisson process, of the same arrivals for both sides; "
-            "null: a request arrives when another ends, a closed loop"),
-      added("/workload/ttft_limit", 0, kMany,
-            "seconds from a request's arrival to its first token that count for goodput, with a rate; null: no limit",
-            true),
-      added("/workload/tpot_limit", 0, kMany,
-            "seconds per token after a request's first round that count for goodput, with a rate; null: no limit",
-            true),
+      number_or_none(
+          "/workload/rate", 0.001, 1e6,
+          "requests that arrive per second, an open loop: a Poisson process, of the same arrivals for both sides; "
+          "null: a request arrives when another ends, a closed loop"),
+      number_or_none(
+          "/workload/ttft_limit", 0, kMany,
+          "seconds from a request's arrival to its first token that count for goodput, with a rate; null: no limit",
+          true),
+      number_or_none(
+          "/workload/tpot_limit", 0, kMany,
+          "seconds per token after a request's first round that count for goodput, with a rate; null: no limit", true),
   };
 }
 
@@ -216,9 +214,9 @@ std::vector<RunKey> keys_of_measure() {
       boolean(
           "/measure/warmup", true,
           "serve a few short requests unmeasured first; on a GPU all requests once, and record no forward after them"),
-      later(boolean(
+      boolean(
           "/measure/keep_outputs", false,
-          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored")),
+          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored"),
       trace(
           "/trace",
           "file of an acceptance trace, which is recorded beside the measurement; or {\"file\": FILE, \"dense\": true, "

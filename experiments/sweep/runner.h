@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "experiments/report/result.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
@@ -17,11 +16,11 @@ namespace foretoken {
 
 // All alternations of a run, one after another, as its result line. `progress` gets the share that is done. An error of
 // the run becomes a line with "error"; Interrupted is rethrown.
-nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-                           const std::function<void(double)>& progress);
+Result measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
+                   const std::function<void(double)>& progress);
 
 // True if outputs differ although they must not: the device's numerics are invariant and the verifier is not lossy.
-bool texts_differ(const nlohmann::json& line);
+bool texts_differ(const Result& result);
 
 // "drafter ngram, length 4": the axes of a run, for messages.
 std::string label_of(const Run& run);
@@ -36,8 +35,8 @@ struct SweepOptions {
   std::string sweep = "";   // sweep_name(), by which what is left unfinished is known as its own; empty: nobody's
 };
 struct SweepOutcome {
-  std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
-  int failed = 0;                     // runs with an error, failed requests, or outputs that must not differ but do
+  std::vector<Result> lines;  // of all runs that have one, in the order of the sweep, earlier results included
+  int failed = 0;             // runs with an error, failed requests, or outputs that must not differ but do
   bool interrupted = false;
   int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
   int exit_code() const;  // 0; 1 if a run failed or was refused; 130 after Ctrl-C

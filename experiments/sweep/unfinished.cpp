@@ -4,6 +4,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "experiments/report/result.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -22,6 +23,10 @@ json read(const fs::path& file, const std::string& key, int k) {
   std::ifstream in(file, std::ios::binary);
   json value = in ? json::parse(in, nullptr, false) : json();
   const bool fits = value.is_object() && value.value("key", json()) == key && value.value("alternation", json()) == k;
+  if (fits && value.value("schema", json()) != kResultSchema)
+    throw Error(file.parent_path().string() +
+                " holds alternations that another version measured, which this one cannot go on from; remove that "
+                "folder to measure them again");
   return fits ? value : json();
 }
 
@@ -68,12 +73,6 @@ json Unfinished::at(const std::string& key, int k) const {
     throw Error(file(key, k).string() +
                 " is gone, which the sweep has written; start it again, which measures it anew");
   return found;
-}
-
-std::vector<json> Unfinished::of(const std::string& key, int count) const {
-  std::vector<json> all;
-  for (int k = 0; k < count; ++k) all.push_back(at(key, k));
-  return all;
 }
 
 std::vector<fs::path> Unfinished::files() const {

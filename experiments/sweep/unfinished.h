@@ -20,11 +20,10 @@ class Unfinished {
   // {"key": of the run, "alternation": its number, from 0, ...}. An Error where it cannot be written.
   void add(const nlohmann::json& alternation);
   // How many the run has, from the first on without a gap; those that cannot be read, or that are of another run or
-  // number than their names say, count as absent.
+  // number than their names say, count as absent. One of another schema is an Error.
   int count(const std::string& key) const;
-  // Number `k` of those, and all of them.
+  // Number `k` of those.
   nlohmann::json at(const std::string& key, int k) const;
-  std::vector<nlohmann::json> of(const std::string& key, int count) const;
   void drop(const std::string& key);
   void drop_all();
   // Those that "sweep" names as this sweep's and that are of no run with one of these keys; how many. What is of

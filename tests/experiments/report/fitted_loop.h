@@ -15,6 +15,7 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/rates.h"
 #include "tests/experiments/report/committed_results.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken::test {
 

@@ -16,6 +16,7 @@
 
 #include "experiments/report/load.h"
 #include "tests/experiments/report/committed_results.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken::test {
 

@@ -55,8 +55,8 @@ class SweepsInRounds : public Runs {
   }
   json line_of_run(const foretoken::Run& run) {
     json found;
-    for (const json& line : load_results(options.results))
-      if (line["key"] == run.key) found = line;
+    for (const Result& result : load_results(options.results))
+      if (result.key == run.key) found = to_json(result);
     return found;
   }
   std::vector<std::string> kept() {
@@ -90,7 +90,7 @@ TEST_F(SweepsInRounds, GoOnWhereTheyWereStopped) {
   const json first = Unfinished(options.results).at(runs[0].key, 0), finished = line_of_run(runs[2]);
   EXPECT_EQ(order(runs), "ab");
   const json line = line_of_run(runs[0]);
-  EXPECT_EQ(line["repeats"][0]["baseline"], first["baseline"]["measure"]) << "as it was measured then";
+  EXPECT_EQ(line["repeats"][0]["baseline"], first["baseline"]["record"]) << "as it was measured then";
   EXPECT_EQ(line["repeats"][1]["first"], "speculative");
   EXPECT_EQ(line["alternations"], json({{"compared", true}, {"differing", json::array()}}));
   EXPECT_EQ(line["agreement"]["compared_texts"], 24);
@@ -104,7 +104,7 @@ TEST_F(SweepsInRounds, MixNoAlternationsOfTwoPrograms) {
   order(runs, 4);
   Unfinished unfinished(options.results);
   json other = unfinished.at(runs[1].key, 0);
-  other["of"]["commit"] = "another";
+  other["origin"]["commit"] = "another";
   unfinished.add(other);
   EXPECT_EQ(order(runs), "bab") << "a goes on, b begins again";
   EXPECT_NE(line_of_run(runs[1])["commit"], "another");
@@ -121,7 +121,7 @@ TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
     EXPECT_EQ(order({runs[0]}, 1), "a");
     EXPECT_EQ(order({runs[0], runs[2]}, 2), "ac") << "one alternation of a is kept";
     json kept = read_json(left);
-    kept["baseline"]["measure"]["seconds"] = 12345;
+    kept["baseline"]["record"]["seconds"] = 12345;
     change(kept);
     std::ofstream(left) << kept.dump();
   };
@@ -132,10 +132,10 @@ TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
     EXPECT_EQ(line_of_run(runs[0])["repeats"].size(), 2u);
     return found;
   };
-  EXPECT_EQ(again([](json& kept) { kept["of"]["commit"] = "another"; }), "a");
+  EXPECT_EQ(again([](json& kept) { kept["origin"]["commit"] = "another"; }), "a");
   EXPECT_EQ(again([&](json& kept) { kept["key"] = runs[1].key; }), "a") << "of another document";
   EXPECT_EQ(again([](json& kept) { kept["alternation"] = 1; }), "a");
-  EXPECT_EQ(again([](json& kept) { kept.erase("of"); }), "a");
+  EXPECT_EQ(again([](json& kept) { kept.erase("origin"); }), "a");
   EXPECT_EQ(again([](json& kept) { kept["measured_seconds"] = "long"; }), "a");
   EXPECT_EQ(again([](json& kept) { kept = json::array(); }), "a");
   damage([](json&) {});
@@ -150,13 +150,14 @@ TEST_F(SweepsInRounds, AlternationsServeWhatWasPrepared) {
   const foretoken::Run run = run_of();
   Prepared prepared = prepare(run, bench, "");
   EXPECT_EQ(prepared.jobs.size(), 12u);
-  EXPECT_EQ(prepared.engine["compared"], true);
-  prepared.jobs.resize(3), prepared.engine["promise"] = "as prepared";
+  EXPECT_TRUE(prepared.engine.compared);
+  prepared.jobs.resize(3);
+  prepared.engine.promise = "as prepared";
   for (int k = 0; k < 2; ++k) {
-    const json found = measure_alternation(run, k, prepared, bench, "", [](double) {}, nullptr);
-    EXPECT_EQ(found["of"]["promise"], "as prepared");
-    EXPECT_EQ(found["baseline"]["measure"]["requests"].size(), 3u);
-    EXPECT_EQ(found["speculative"]["measure"]["requests"].size(), 3u);
+    const MeasuredAlternation found = measure_alternation(run, k, prepared, bench, "", [](double) {}, nullptr);
+    EXPECT_EQ(found.engine.promise, "as prepared");
+    EXPECT_EQ(found.baseline.record.requests.size(), 3u);
+    EXPECT_EQ(found.speculative.record.requests.size(), 3u);
   }
 }
 
@@ -195,7 +196,9 @@ TEST_F(SweepsInRounds, RunsOfOneTargetGoTogetherNeighboursByWhatTheyLoad) {
   EXPECT_EQ(found, "draft longer batch ngram | other | ");
 }
 
-json alternation(const std::string& key, int k) { return {{"key", key}, {"alternation", k}, {"value", k * 10}}; }
+json alternation(const std::string& key, int k) {
+  return {{"schema", kResultSchema}, {"key", key}, {"alternation", k}, {"value", k * 10}};
+}
 
 TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
   const TemporaryFolder folder;
@@ -204,7 +207,7 @@ TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
   for (const int k : {0, 1, 3}) kept.add(alternation("aa", k));
   kept.add(alternation("ab", 0));
   EXPECT_EQ(kept.count("aa"), 2);
-  EXPECT_EQ(kept.of("aa", 2)[1]["value"], 10);
+  EXPECT_EQ(kept.at("aa", 1)["value"], 10);
   std::ofstream(kept.folder() / "aa-1.json") << "{\"alternation\": 1, ";
   EXPECT_EQ(kept.count("aa"), 1) << "a damaged one is measured again";
   kept.drop("aa");
@@ -228,6 +231,16 @@ TEST(UnfinishedRuns, AreWhatTheirNamesSay) {
   EXPECT_EQ(kept.count("aa"), 1);
   for (const char* key : {"bb", "cc", "dd", "ee"}) EXPECT_EQ(kept.count(key), 0) << key;
   EXPECT_TRUE(says(sentence_of([&] { kept.at("aa", 1); }), "aa-1.json", "start it again"));
+}
+
+TEST(UnfinishedRuns, OfAnotherSchemaAreRefused) {
+  const TemporaryFolder folder;
+  Unfinished kept(folder.path() / "r.jsonl");
+  json older = alternation("aa", 0);
+  older["schema"] = 1;
+  kept.add(older);
+  EXPECT_TRUE(says(sentence_of([&] { (void)kept.count("aa"); }), "r.jsonl.unfinished", "another version",
+                   "remove that folder"));
 }
 
 TEST(UnfinishedRuns, MoveToTheProcessThatMeasuresThem) {

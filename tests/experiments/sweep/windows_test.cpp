@@ -101,7 +101,7 @@ TEST_F(Runs, TimeThatWasNotOursIsSeen) {
       if (part > 0.5 && !std::exchange(slept, true))
         std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     });
-    return m.measure["stopped_seconds"].get<double>();
+    return to_json(m.record)["stopped_seconds"].get<double>();
   };
   const auto near = [](double seconds) { return std::abs(seconds - 0.7) <= 0.1; };
   EXPECT_TRUE(in_one_of(10, [&] { return stopped_for(700); }, near));

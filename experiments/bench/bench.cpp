@@ -221,7 +221,7 @@ int run_bench(const BenchOptions& options) {
     line["bars"] = as_json(bars);
   else
     line["bars_left_out"] = kNoBars;
-  line.update({{"machine", machine_of(*backend)}, {"commit", kCommit}, {"date", utc_now()}});
+  line.update({{"machine", to_json(machine_of(*backend))}, {"commit", kCommit}, {"date", utc_now()}});
   if (options.json) {
     std::printf("%s\n", line.dump(2).c_str());
   } else {

@@ -233,7 +233,7 @@ Json common(const Scenario& s, const DeviceSpeed& machine, const Backend& backen
           {"peer_ms", s.peer_ms},
           {bandwidth_key(machine), machine.bytes_a_second},
           {"operations_per_second", machine.operations_a_second},
-          {"machine", machine_of(backend)},
+          {"machine", to_json(machine_of(backend))},
           {"commit", kCommit},
           {"date", utc_now()}};
 }

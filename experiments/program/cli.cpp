@@ -121,6 +121,8 @@ void add_commands(CLI::App& app, const Registries& registries, Action& action) {
   add_quality(app, action);
   add_quantize(app, action);
   add_datastore(app, action);
+  add_schema(app, action);
+  add_convert(app, action);
   add_version(app, action);
 }
 

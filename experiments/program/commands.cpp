@@ -86,7 +86,7 @@ std::vector<std::string> chosen_tables(const std::vector<std::string>& given,
   return given.empty() ? standard : given;
 }
 
-bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {
+bool report_damages(const std::string& file, const std::vector<Result>& lines) {
   const auto damages = damages_of(lines);
   for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", file, damage);
   return !damages.empty();

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "experiments/report/result.h"
 #include "framework/components/registry.h"
 
 namespace foretoken {
@@ -34,7 +35,7 @@ std::vector<std::string> chosen_tables(const std::vector<std::string>& given, co
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
 
 // Whether lines of a file of results have no figures, each of which is an error message.
-bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines);
+bool report_damages(const std::string& file, const std::vector<Result>& lines);
 
 // The JSON object in an option's value.
 nlohmann::json json_object(const std::string& text, const std::string& option);
@@ -59,6 +60,8 @@ void add_bench(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_datastore(CLI::App& app, Action& action);
 void add_quality(CLI::App& app, Action& action);
+void add_schema(CLI::App& app, Action& action);
+void add_convert(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
 
 }  // namespace foretoken

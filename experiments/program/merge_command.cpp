@@ -23,7 +23,6 @@
 
 namespace foretoken {
 
-using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
@@ -48,9 +47,9 @@ void expect_new_plain_file(const MergeFlags& g) {
 std::string text_of(const MergedResults& merged, const std::vector<Run>& runs, bool of_sweep) {
   std::string text;
   for (const Run& run : runs)
-    if (const json* const line = merged.of(run.key)) text += text_of(*line, result_lines());
+    if (const Result* const result = merged.of(run.key)) text += text_of(to_json(*result), result_lines());
   if (!of_sweep)
-    for (const json& line : merged.lines()) text += text_of(line, result_lines());
+    for (const Result& result : merged.lines()) text += text_of(to_json(result), result_lines());
   return text;
 }
 
@@ -62,11 +61,11 @@ LineKind lines_of_out() {
 }
 
 // Lines of runs that the sweep does not have.
-std::vector<json> others_of(const MergedResults& merged, const std::vector<Run>& runs) {
-  std::set<const json*> own;
+std::vector<Result> others_of(const MergedResults& merged, const std::vector<Run>& runs) {
+  std::set<const Result*> own;
   for (const Run& run : runs) own.insert(merged.of(run.key));
-  std::vector<json> others;
-  for (const json& line : merged.lines())
+  std::vector<Result> others;
+  for (const Result& line : merged.lines())
     if (!own.contains(&line)) others.push_back(line);
   return others;
 }
@@ -74,13 +73,13 @@ std::vector<json> others_of(const MergedResults& merged, const std::vector<Run>&
 // What only --out had is nowhere else: it is kept in a file beside it.
 void drop_others(const MergedResults& merged, const std::vector<Run>& runs, const std::set<std::string>& in_out,
                  const MergeFlags& g) {
-  const std::vector<json> others = others_of(merged, runs);
+  const std::vector<Result> others = others_of(merged, runs);
   const std::string beside = g.out + ".dropped";
   std::optional<JsonLinesFile> dropped;
-  for (const json& line : others) {
-    if (!in_out.contains(line.at("key"))) continue;
+  for (const Result& other : others) {
+    if (!in_out.contains(other.key)) continue;
     if (!dropped) dropped.emplace(beside, lines_of_out());
-    dropped->append(line);
+    dropped->append(to_json(other));
   }
   if (!others.empty())
     spdlog::warn("{} results are of no run of {} and dropped{}; foretoken show FILE --sweep {} lists such results",
@@ -127,15 +126,17 @@ int merge(const MergeFlags& g) {
   Workbench bench(g.sweep.plugins);
   const bool of_sweep = !g.sweep.document.empty();
   const std::vector<Run> runs = g.sweep.runs(bench);
-  MergedResults merged(
-      [&](const json& run) { return identity_of(run, bench.registries()); });  // as the sweep knows them
+  MergedResults merged;
   std::optional<JsonLinesFile> older;  // locked: no run may append to what is replaced
   std::set<std::string> in_out;        // keys
   if (has_file(g.out)) older.emplace(g.out, lines_of_out());
   if (older)
-    for (const JsonLine& line : older->lines()) merged.add(line.value), in_out.insert(line.value.at("key"));
+    for (Result& result : results_of(older->lines(), g.out)) {
+      in_out.insert(result.key);
+      merged.add(std::move(result));
+    }
   for (const std::string& file : g.files)
-    for (json& line : load_results(file)) merged.add(std::move(line));
+    for (Result& result : load_results(file)) merged.add(std::move(result));
   if (of_sweep) drop_others(merged, runs, in_out, g);
   if (of_sweep && older) drop_orphans(g.out, runs, g);
   const std::string text = text_of(merged, runs, of_sweep);

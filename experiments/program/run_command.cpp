@@ -43,21 +43,19 @@ std::vector<std::string> command_of(const RunFlags& g) {
   return words;
 }
 
-SweepOutcome measure_on_gpus(const RunFlags& g, const std::vector<Run>& runs, const std::filesystem::path& results,
-                             const Registries& registries) {
+SweepOutcome measure_on_gpus(const RunFlags& g, const std::vector<Run>& runs, const std::filesystem::path& results) {
   if (std::ranges::any_of(runs, [](const Run& r) { return device_of(r) != "auto" && device_of(r) != "cuda"; }))
     spdlog::warn(
         "runs of this sweep name a device that is no GPU: the processes of --gpus share the cores, so their "
         "times are not those of one alone");
-  return run_on_gpus(
-      runs, {visible_gpus(g.gpus, std::getenv("CUDA_VISIBLE_DEVICES")), command_of(g), results, "foretoken run",
-             g.quiet, g.share, g.keep_going, [&](const nlohmann::json& run) { return identity_of(run, registries); }});
+  return run_on_gpus(runs, {visible_gpus(g.gpus, std::getenv("CUDA_VISIBLE_DEVICES")), command_of(g), results,
+                            "foretoken run", g.quiet, g.share, g.keep_going});
 }
 
 // A process of --gpus must not take the CPU where its GPU cannot be used.
 void expect_gpu(const std::vector<Run>& runs, Workbench& bench) {
   const auto open = std::ranges::find(runs, "auto", device_of);
-  if (open == runs.end() || machine_of(bench.backend(open->document.at("engine")))["device"] == "cuda") return;
+  if (open == runs.end() || machine_of(bench.backend(open->document.at("engine"))).device == "cuda") return;
   const char* const gpu = std::getenv("CUDA_VISIBLE_DEVICES");
   throw Error("--gpus names GPU " + std::string(gpu ? gpu : "") +
               ", which this program cannot use; name one that nvidia-smi -L lists, or leave --gpus out");
@@ -95,8 +93,7 @@ int run(const RunFlags& g) {
                              g.share, g.keep_going,       sweep_name(g.file, g.set)};
   if (g.dry) return dry_run(g, runs, bench, options);
   if (g.rehearse) return rehearse_sweep(runs, bench, options).exit_code();
-  const SweepOutcome outcome =
-      g.gpus.empty() ? run_sweep(runs, bench, options) : measure_on_gpus(g, runs, results, bench.registries());
+  const SweepOutcome outcome = g.gpus.empty() ? run_sweep(runs, bench, options) : measure_on_gpus(g, runs, results);
   if (!outcome.lines.empty()) print(show(outcome.lines, {g.look.chosen(), tables, terminal_columns(STDOUT_FILENO)}));
   return outcome.exit_code();
 }

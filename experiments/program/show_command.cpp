@@ -17,8 +17,6 @@
 
 namespace foretoken {
 
-using nlohmann::json;
-
 namespace {
 
 struct ShowFlags {
@@ -29,14 +27,14 @@ struct ShowFlags {
 };
 
 // Results of other runs than the sweep's leave the lines and are listed.
-void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
+void leave_out_others(const ShowFlags& g, std::vector<Result>& lines) {
   if (g.sweep.document.empty()) return;
   Workbench bench(g.sweep.plugins);
   std::set<std::string> keys;
   for (const Run& run : g.sweep.runs(bench)) keys.insert(run.key);
-  const auto others = std::ranges::stable_partition(
-      lines, [&](const json& line) { return keys.contains(identity_of(line.at("run"), bench.registries())); });
-  for (const json& line : others) spdlog::warn("not of {}: {}", g.sweep.document, told(line));
+  const auto others =
+      std::ranges::stable_partition(lines, [&](const Result& result) { return keys.contains(result.key); });
+  for (const Result& other : others) spdlog::warn("not of {}: {}", g.sweep.document, told(other));
   if (!others.empty())
     spdlog::warn("{} of {} results in {} are of no run of {}; foretoken merge {} --sweep {} --out FILE leaves them out",
                  others.size(), lines.size(), g.file, g.sweep.document, g.file, g.sweep.document);
@@ -47,7 +45,7 @@ void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
 }
 
 int show_results(const ShowFlags& g) {
-  std::vector<json> lines = load_with_unfinished(g.file);
+  std::vector<Result> lines = load_with_unfinished(g.file);
   leave_out_others(g, lines);
   print(show(lines, {g.look.chosen(), chosen_tables(g.tables, {}), terminal_columns(STDOUT_FILENO)}));
   return report_damages(g.file, lines) ? 1 : 0;

@@ -24,10 +24,8 @@ void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning
   add_plugins(command, sweep.plugins);
 }
 
-std::string told(const nlohmann::json& line) {
-  const nlohmann::json date = line.value("date", nlohmann::json());
-  return label_of({line.at("run"), line.value("axes", nlohmann::json::object()), line.at("key")}) + " (key " +
-         line.at("key").get<std::string>() + (date.is_string() ? ", measured " + date.get<std::string>() : "") + ")";
+std::string told(const Result& result) {
+  return label_of({result.run, result.axes, result.key}) + " (key " + result.key + ", measured " + result.date + ")";
 }
 
 }  // namespace foretoken

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "experiments/report/result.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 
@@ -22,6 +23,6 @@ void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning
 
 // "policy/length 4, engine/batch 8 (key 0123456789abcdef, measured 2026-11-21T08:00:00Z)": a line of results, for
 // messages.
-std::string told(const nlohmann::json& line);
+std::string told(const Result& result);
 
 }  // namespace foretoken

@@ -190,10 +190,11 @@ class Measurement {
                     {"text", text_name()},
                     {"window", windows_.window},
                     {"stride", windows_.stride}};
-    return {{"quality", quality}, {"run", run},          {"reference", reference_},
-            {"sources", sources}, {"seconds", seconds},  {"machine", machine_of(bench_.backend(run["engine"]))},
-            {"commit", kCommit},  {"version", kVersion}, {"compiler", kCompiler},
-            {"date", utc_now()}};
+    return {{"quality", quality},      {"run", run},
+            {"reference", reference_}, {"sources", sources},
+            {"seconds", seconds},      {"machine", to_json(machine_of(bench_.backend(run["engine"])))},
+            {"commit", kCommit},       {"version", kVersion},
+            {"compiler", kCompiler},   {"date", utc_now()}};
   }
 
  private:

@@ -129,7 +129,7 @@ json told(const json& run, const std::string& pointer) {
     return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype) +
            (choice.head_dtype == "auto" ? "" : ", head in " + choice.head_dtype) +
            (choice.kv_dtype == "target" ? "" : ", cache in " + choice.kv_dtype);
-  } catch (const Error&) {  // a line of another version, or no model: as it stands
+  } catch (const Error&) {  // no model: as it stands
     return value;
   }
 }

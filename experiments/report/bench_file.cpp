@@ -23,7 +23,7 @@ LineKind bench_lines(const std::string& measured, const std::string& command) {
       throw Error(where + ": 'date' is " + shown(date) +
                   ", but must be a date, as 2026-11-21T08:00:00Z; remove the line");
   };
-  LineKind kind{name, {"commit", "date"}, {"{\"commit\":\""}, check};
+  LineKind kind{name, {"commit", "date"}, "{\"commit\":\"", check};
   kind.full = "make room and measure again: whole lines are kept";
   return kind;
 }

@@ -113,10 +113,10 @@ ordered_json json_of(const KitLaw& law, const LawReport& r, const CheckReport& r
 
 // The program, machine, date and command.
 std::string heading(const Question& question) {
-  const nlohmann::json host = host_of();
+  const MachineInfo host = host_of();
   std::string s = std::string("foretoken ") + kVersion + ", commit " + kCommit + ", " + kCompiler + ", " + kBuildType +
-                  "; " + host["cpu"].get<std::string>() + ", " + std::to_string(host["cores"].get<int>()) + " cores, " +
-                  host["os"].get<std::string>() + "; " + utc_now() + "\n" + question.command + "\n";
+                  "; " + host.cpu + ", " + std::to_string(host.cores) + " cores, " + host.os + "; " + utc_now() + "\n" +
+                  question.command + "\n";
   for (const PluginFile& plugin : question.plugins) s += "plugin " + plugin.path + ", hash " + plugin.hash + "\n";
   return s;
 }
@@ -181,7 +181,7 @@ ordered_json check_json(const CheckReport& report, const Question& question) {
   }
   return {{"schema", 1},
           {"program", {{"version", kVersion}, {"commit", kCommit}, {"compiler", kCompiler}, {"build", kBuildType}}},
-          {"machine", machine_of(*make_cpu_backend(1))},
+          {"machine", to_json(machine_of(*make_cpu_backend(1)))},
           {"date", utc_now()},
           {"command", question.command},
           {"plugins", plugins},

@@ -8,14 +8,13 @@
 namespace foretoken {
 namespace {
 
-using Counts = std::vector<std::vector<double>>;
+using Counts = std::vector<std::vector<long>>;
 
 void expect_counts(const Counts& offered, const Counts& accepted) {
   bool fits = offered.size() == accepted.size() && offered.size() <= std::size_t(kMaxPath);
   for (std::size_t l = 0; fits && l < offered.size(); ++l) {
     fits = offered[l].size() == accepted[l].size() && offered[l].size() < std::size_t(kMaxNodes);
-    for (std::size_t k = 0; fits && k < offered[l].size(); ++k)
-      fits = accepted[l][k] >= 0 && accepted[l][k] <= offered[l][k];
+    for (std::size_t k = 0; fits && k < offered[l].size(); ++k) fits = accepted[l][k] <= offered[l][k];
   }
   if (!fits)
     throw Error(
@@ -25,16 +24,15 @@ void expect_counts(const Counts& offered, const Counts& accepted) {
 
 }  // namespace
 
-bool ChildAcceptance::add(const nlohmann::json& measure) {
-  if (!measure.contains("offered_children")) return false;
-  const auto offered = measure["offered_children"].get<Counts>(),
-             accepted = measure.at("accepted_children").get<Counts>();
+bool ChildAcceptance::add(const SideRecord& measured) {
+  if (!measured.offered_children || !measured.accepted_children) return false;
+  const Counts &offered = *measured.offered_children, &accepted = *measured.accepted_children;
   expect_counts(offered, accepted);
   if (counts_.size() < offered.size()) counts_.resize(offered.size());
   for (std::size_t l = 0; l < offered.size(); ++l) {
     if (counts_[l].size() < offered[l].size()) counts_[l].resize(offered[l].size());
     for (std::size_t k = 0; k < offered[l].size(); ++k)
-      counts_[l][k].offered += offered[l][k], counts_[l][k].accepted += accepted[l][k];
+      counts_[l][k].offered += double(offered[l][k]), counts_[l][k].accepted += double(accepted[l][k]);
   }
   return true;
 }

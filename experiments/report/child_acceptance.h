@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
@@ -18,8 +18,8 @@ class ChildAcceptance {
   // A place with fewer rounds at its level takes the share of this place at all levels.
   static constexpr double kEnough = 100;
 
-  // Adds a measure; false where it is older than these counts.
-  bool add(const nlohmann::json& measure);
+  // Adds one side; false where it lacks these counts.
+  bool add(const SideRecord& measured);
   // [level][place]; level 0: below the root.
   const std::vector<std::vector<ChildCount>>& counts() const { return counts_; }
   ChildCount at_all_levels(int place) const;

@@ -12,24 +12,22 @@
 namespace foretoken {
 namespace {
 
-using nlohmann::json;
-
 // Of one alternation; false where it has other requests than those before, or one that failed.
-bool add_requests(const json& measure, double weight, bool first, std::vector<ClosedLoop::Request>& all) {
+bool add_alternation(const SideRecord& measured, double weight, bool first, std::vector<ClosedLoop::Request>& all) {
   std::size_t count = 0;
   std::map<int, std::size_t> last;  // of each prompt
-  for (const json& r : measure.at("requests")) {
-    const int prompt = r.at("prompt").get<int>();
-    const bool goes_on = r.value("turn", 0) > 0;
-    if (r.value("finish", "") == "failed" || (goes_on && !last.contains(prompt))) return false;
-    const std::size_t at = goes_on ? last[prompt] : count++;
-    last[prompt] = at;
-    if (first && !goes_on) all.push_back({prompt});
-    if (at >= all.size() || all[at].prompt != prompt) return false;
-    const auto mean = [&](const char* key) { return weight * r.at(key).get<double>(); };
-    all[at].rounds += mean("rounds"), all[at].rows += mean("rounds") + mean("drafted");
-    all[at].tokens += mean("tokens"), all[at].prompt_tokens += mean("prompt_tokens");
-    all[at].seconds += mean("seconds");
+  for (const RequestRecord& r : measured.requests) {
+    const bool goes_on = r.turn > 0;
+    if (r.failed() || (goes_on && !last.contains(r.prompt))) return false;
+    const std::size_t at = goes_on ? last[r.prompt] : count++;
+    last[r.prompt] = at;
+    if (first && !goes_on) all.push_back({r.prompt});
+    if (at >= all.size() || all[at].prompt != r.prompt) return false;
+    all[at].rounds += weight * double(r.rounds);
+    all[at].rows += weight * double(r.rounds) + weight * double(r.drafted);
+    all[at].tokens += weight * double(r.tokens);
+    all[at].prompt_tokens += weight * double(r.prompt_tokens);
+    all[at].seconds += weight * r.seconds;
   }
   return count == all.size();
 }
@@ -181,15 +179,15 @@ std::vector<double> from_the_whole(const std::vector<Run>& runs, double Run::* t
 
 }  // namespace
 
-std::optional<ClosedLoop> closed_loop_of(const json& repeats, const char* side, int places) {
+std::optional<ClosedLoop> closed_loop_of(const std::vector<Alternation>& repeats, SideOf side, int places) {
   constexpr double kMostOff = 0.2;  // of the steps measured
   ClosedLoop loop;
   loop.places = places;
   double steps = 0;
   for (std::size_t r = 0; r < repeats.size(); ++r) {
-    const json& measure = repeats[r].at(side);
-    if (!add_requests(measure, 1 / double(repeats.size()), r == 0, loop.requests)) return std::nullopt;
-    steps += measure.at("steps").get<double>() / double(repeats.size());
+    const SideRecord& measured = repeats[r].*side;
+    if (!add_alternation(measured, 1 / double(repeats.size()), r == 0, loop.requests)) return std::nullopt;
+    steps += double(measured.steps) / double(repeats.size());
   }
   for (const ClosedLoop::Request& r : loop.requests)
     if (!(r.rounds > 0 && r.tokens > 0) || r.rounds > (1 + kMostOff) * steps) return std::nullopt;

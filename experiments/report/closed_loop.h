@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
@@ -25,9 +25,9 @@ struct ClosedLoop {
   double step = 0, row = 0, prompt_token = 0;
 };
 
-// Of the field "repeats" of a result line. None where the queue cannot be run again: alternations have other requests,
+// Of one side of the alternations of a run. None where the queue cannot be run again: alternations have other requests,
 // one failed, or it takes other steps than were measured, by more than a fifth, as where sequences wait for pages.
-std::optional<ClosedLoop> closed_loop_of(const nlohmann::json& repeats, const char* side, int places);
+std::optional<ClosedLoop> closed_loop_of(const std::vector<Alternation>& repeats, SideOf side, int places);
 
 // Logarithms of tokens / seconds, less that of the totals of all resamples; [kResamples]. NaN: nothing was served.
 struct ServedAgain {

@@ -43,31 +43,27 @@ std::string promises(const RunPair& pair) {
 
 // What both sides read under one name, with other contents.
 std::set<std::string> changed_sources(const RunPair& pair) {
-  const json a = pair.a->line.value("sources", json::object()), b = pair.b->line.value("sources", json::object());
+  const auto &a = pair.a->result.origin.sources, &b = pair.b->result.origin.sources;
   std::set<std::string> found;
-  for (const auto& [path, hash] : a.items())
-    if (b.contains(path) && b[path] != hash) found.insert(path);
+  for (const auto& [path, hash] : a)
+    if (b.contains(path) && b.at(path) != hash) found.insert(path);
   return found;
 }
 
 // The sides ("baseline", "speculative") whose outputs differ although one run on one kind of device gives the same
 // ones: draws have names. Where learning, times of arrival or fast numerics may change them, none.
 std::set<std::string> changed_outputs(const RunPair& pair) {
-  const json &a = pair.a->line, &b = pair.b->line;
-  const auto at = [](const json& line, const char* pointer) { return line.value(json::json_pointer(pointer), json()); };
-  const auto same = [&](const char* pointer) { return at(a, pointer) == at(b, pointer); };
+  const Result &a = pair.a->result, &b = pair.b->result;
   const auto run = [](json whole) { return whole.erase("measure"), whole; };
+  const auto compared = [](const Result& r) { return r.alternations && r.alternations->compared; };
+  if (run(a.run) != run(b.run) || !a.origin.machine || !b.origin.machine || !a.outputs || !b.outputs ||
+      a.device() != b.device() || a.origin.machine->instructions != b.origin.machine->instructions ||
+      !changed_sources(pair).empty() || !compared(a) || !compared(b))
+    return {};
+  if (a.device() == "cuda" && a.run.value("/engine/numerics"_json_pointer, "") != "invariant") return {};
   std::set<std::string> found;
-  if (run(pair.a->run()) != run(pair.b->run()) || !same("/machine/device") || !same("/machine/instructions") ||
-      !changed_sources(pair).empty())
-    return found;
-  if (at(a, "/machine/device") == "cuda" && at(a, "/run/engine/numerics") != "invariant") return found;
-  if (at(a, "/alternations/compared") != true || at(b, "/alternations/compared") != true) return found;
-  for (const char* side : {"baseline", "speculative"}) {
-    const json was = at(a, (std::string("/outputs/") + side).c_str()),
-               is = at(b, (std::string("/outputs/") + side).c_str());
-    if (was.is_string() && is.is_string() && was != is) found.insert(side);
-  }
+  if (a.outputs->baseline != b.outputs->baseline) found.insert("baseline");
+  if (a.outputs->speculative != b.outputs->speculative) found.insert("speculative");
   return found;
 }
 
@@ -235,8 +231,6 @@ std::string people(const MatchedRuns& matching, const Axes& axes, Table table, c
   for (const auto& [side, runs] : outputs)
     found += "Other outputs in B than in A (" + side + ") of " + std::to_string(runs) + (runs == 1 ? " run" : " runs") +
              ", though run and device are the same." + end;
-  for (const std::string& pointer : matching.younger)
-    found += "Not counted, since one side does not know it: " + one_line(pointer) + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
   for (const auto& [alone, side] :
        {std::pair(&matching.only_a, "Only in A:"), std::pair(&matching.only_b, "Only in B:")}) {
@@ -250,8 +244,7 @@ std::string people(const MatchedRuns& matching, const Axes& axes, Table table, c
 
 json side_json(const std::vector<const Summary*>& alone) {
   json found = json::array();
-  for (const Summary* summary : alone)
-    found.push_back({{"key", summary->line.value("key", "")}, {"run", summary->run()}});
+  for (const Summary* summary : alone) found.push_back({{"key", summary->result.key}, {"run", summary->run()}});
   return found;
 }
 
@@ -260,8 +253,8 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const RunPair& pair = pairs[i];
     json one = {{"changed_sources", changed_sources(pair)},
-                {"key_a", pair.a->line.value("key", "")},
-                {"key_b", pair.b->line.value("key", "")},
+                {"key_a", pair.a->result.key},
+                {"key_b", pair.b->result.key},
                 {"run", pair.b->run()}};
     if (const auto outputs = changed_outputs(pair); !outputs.empty()) one["changed_outputs"] = outputs;
     if (!failure(pair).empty()) one["error"] = failure(pair);
@@ -280,13 +273,12 @@ std::string programs(const MatchedRuns& matching, const std::vector<RunPair>& pa
   return json{{"schema", 1},
               {"matched", matched},
               {"only_a", side_json(matching.only_a)},
-              {"only_b", side_json(matching.only_b)},
-              {"not_counted", matching.younger}}
+              {"only_b", side_json(matching.only_b)}}
              .dump(1) +
          "\n";
 }
 
-std::string comparison(const std::vector<json>& a, const std::vector<json>& b, const CompareOptions& options) {
+std::string comparison(const std::vector<Result>& a, const std::vector<Result>& b, const CompareOptions& options) {
   if (options.format != "terminal" && options.format != "markdown" && options.format != "csv" &&
       options.format != "json")
     throw Error("unknown format '" + options.format + "': there are terminal, markdown, csv, json");
@@ -308,7 +300,7 @@ std::string comparison(const std::vector<json>& a, const std::vector<json>& b, c
 
 }  // namespace
 
-std::string compare(const std::vector<json>& a, const std::vector<json>& b, const CompareOptions& options) {
+std::string compare(const std::vector<Result>& a, const std::vector<Result>& b, const CompareOptions& options) {
   return of_lines([&] { return comparison(a, b, options); });
 }
 

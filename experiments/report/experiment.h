@@ -6,16 +6,15 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "experiments/report/closed_loop.h"
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
 // What one prompt did in one alternation, on one side; several requests may have served it.
 struct Served {
   double tokens = 0, seconds = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
-  // While all places were taken. 0 seconds: they never were; NaN, as MemoryFigures: the line is older and does not say.
+  // While all places were taken. 0 seconds: they never were; NaN: not recorded.
   double steady_tokens = 0, steady_seconds = 0;
   double decode_tokens = 0, decode_seconds = 0;  // after the first round
   std::vector<double> tested_at, accepted_at;    // by position
@@ -36,8 +35,8 @@ struct Experiment {
   std::optional<Queues> queues = {};
 };
 
-// Of the field "repeats" of a result line; `places`: those that a closed loop shares, 1 of an open one. Sides that
+// Of the alternations of a run; `places`: those that a closed loop shares, 1 of an open one. Sides that
 // cannot be compared are an Error.
-Experiment read_experiment(const nlohmann::json& repeats, int places = 1);
+Experiment read_experiment(const std::vector<Alternation>& repeats, int places = 1);
 
 }  // namespace foretoken

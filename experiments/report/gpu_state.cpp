@@ -3,12 +3,9 @@
 #include <memory>
 
 #include <dlfcn.h>
-#include <nlohmann/json.hpp>
 
 namespace foretoken {
 namespace {
-
-using nlohmann::json;
 
 // The library, open and initialized. Of its C interface only what is called here is declared.
 class Nvml {
@@ -31,16 +28,17 @@ class Nvml {
     Device found = nullptr;
     return ready_ && find && find(address.c_str(), &found) == 0 ? found : nullptr;
   }
-  json driver() const {
+  std::optional<std::string> driver() const {
     char text[80] = {};
     const auto ask = function<int(char*, unsigned)>("nvmlSystemGetDriverVersion");
-    return ask && ask(text, sizeof text) == 0 ? json(text) : json();
+    return ask && ask(text, sizeof text) == 0 ? std::optional<std::string>(text) : std::nullopt;
   }
   // A number that a function writes behind its last argument.
-  template <class... Arguments> json number(const char* name, Device device, Arguments... arguments) const {
+  template <class... Arguments>
+  std::optional<long> number(const char* name, Device device, Arguments... arguments) const {
     unsigned value = 0;
     const auto ask = function<int(Device, Arguments..., unsigned*)>(name);
-    return ask && ask(device, arguments..., &value) == 0 ? json(value) : json();
+    return ask && ask(device, arguments..., &value) == 0 ? std::optional<long>(value) : std::nullopt;
   }
 
  private:
@@ -52,26 +50,20 @@ class Nvml {
   bool ready_ = false;
 };
 
-void put(json& into, const char* name, json value) {
-  if (!value.is_null()) into[name] = std::move(value);
-}
-
 }  // namespace
 
-json gpu_state(const std::string& address) {
+void add_gpu_state(const std::string& address, MachineInfo& machine) {
   constexpr int kSm = 1, kMemory = 2;  // nvmlClockType_t
   const Nvml nvml;
   const Nvml::Device device = nvml.device(address);
-  if (!device) return nullptr;
-  json state = json::object(), clocks = json::object();
-  put(state, "driver", nvml.driver());
-  if (const json limit = nvml.number("nvmlDeviceGetEnforcedPowerLimit", device); !limit.is_null())
-    state["power_limit_watts"] = limit.get<double>() / 1000;
-  put(clocks, "sm", nvml.number("nvmlDeviceGetClockInfo", device, kSm));
-  put(clocks, "memory", nvml.number("nvmlDeviceGetClockInfo", device, kMemory));
-  put(clocks, "sm_most", nvml.number("nvmlDeviceGetMaxClockInfo", device, kSm));
-  if (!clocks.empty()) state["clocks_mhz"] = std::move(clocks);
-  return state;
+  if (!device) return;
+  machine.driver = nvml.driver();
+  if (const auto limit = nvml.number("nvmlDeviceGetEnforcedPowerLimit", device))
+    machine.power_limit_watts = double(*limit) / 1000;
+  const MachineInfo::Clocks clocks{.sm = nvml.number("nvmlDeviceGetClockInfo", device, kSm),
+                                   .memory = nvml.number("nvmlDeviceGetClockInfo", device, kMemory),
+                                   .sm_most = nvml.number("nvmlDeviceGetMaxClockInfo", device, kSm)};
+  if (clocks.sm || clocks.memory || clocks.sm_most) machine.clocks_mhz = clocks;
 }
 
 }  // namespace foretoken

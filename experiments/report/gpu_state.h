@@ -3,13 +3,12 @@
 #pragma once
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
-// {"driver": "580.65.06", "power_limit_watts": 700, "clocks_mhz": {"sm": 1980, "memory": 3201, "sm_most": 1980}} of the
-// GPU at this PCI address, as "0000:01:00.0"; clocks are those of now. What the library does not say is left out; null
-// where there is no library, or no such GPU.
-nlohmann::json gpu_state(const std::string& address);
+// The driver, the power limit and the clocks of now of the GPU at this PCI address, as "0000:01:00.0". What the library
+// does not say is left out, as all of it is where there is no library, or no such GPU.
+void add_gpu_state(const std::string& address, MachineInfo& machine);
 
 }  // namespace foretoken

@@ -1,6 +1,5 @@
 #include "experiments/report/json_lines.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -35,10 +34,8 @@ bool is_cut_json(std::string_view text) {
 }
 
 bool is_torn(std::string_view piece, const LineKind& kind) {
-  const std::string& now = kind.openings.front();
-  if (piece.size() <= now.size() && now.starts_with(piece)) return true;
-  return std::ranges::any_of(kind.openings, [&](const std::string& o) { return piece.starts_with(o); }) &&
-         is_cut_json(piece);
+  if (piece.size() <= kind.opening.size()) return kind.opening.starts_with(piece);
+  return piece.starts_with(kind.opening) && is_cut_json(piece);
 }
 
 JsonLines parse(std::string_view text, const std::string& file, const LineKind& kind) {

@@ -17,9 +17,9 @@ namespace foretoken {
 struct LineKind {
   std::string name;                // for messages: "results of `foretoken run`"
   std::vector<std::string> first;  // the first keys of a line, in this order, by which a torn line is recognized
-  // How lines begin, in this version and earlier ones. A piece without newline at the end of a file is a torn line only
-  // if it begins so and is a prefix of valid JSON.
-  std::vector<std::string> openings;
+  // How lines begin. A piece without newline at the end of a file is a torn line only if it begins so and is a prefix
+  // of valid JSON.
+  std::string opening;
   std::function<void(const nlohmann::json& line, const std::string& where)> check;  // throws if it is another kind
   std::string file = "results file";  // what such a file is called, for messages
   std::string remedy = "remove it (its run is measured again), or name another file";  // of a damaged line

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "experiments/report/divide.h"
-#include "experiments/report/latency.h"
+#include "experiments/report/side_figures.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/throughput.h"
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -34,32 +35,42 @@ struct Sums {
   ServedQueue served = {};
 };
 
-bool meets(const json& request, const Load& load) {
-  const double tokens = request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
-  if (load.ttft_limit && request.at("ttft").get<double>() > *load.ttft_limit) return false;
-  return !load.tpot_limit || tokens <= 0 || request.at("decode_seconds").get<double>() <= *load.tpot_limit * tokens;
+bool meets(const RequestRecord& request, const Load& load) {
+  const double tokens = double(request.decode_tokens());
+  if (load.ttft_limit && request.ttft > *load.ttft_limit) return false;
+  return !load.tpot_limit || tokens <= 0 || request.decode_seconds <= *load.tpot_limit * tokens;
 }
 
-Sums sums_of(const json& measure, const Load& load, const std::set<int>& left_out, std::vector<double>& queue) {
-  Sums s{.seconds = measure.at("seconds").get<double>(), .idle = measure.at("idle_seconds").get<double>()};
+// What a line of an open loop has.
+double of_open_loop(const std::optional<double>& value, const char* name) {
+  if (!value) throw Error(std::string("the run has a '/workload/rate', but its requests lack '") + name + "'");
+  return *value;
+}
+
+Sums sums_of(const SideRecord& measured, const Load& load, const std::set<int>& left_out, std::vector<double>& queue) {
+  Sums s{.seconds = measured.seconds, .idle = of_open_loop(measured.idle_seconds, "idle_seconds")};
   double last = 0;
-  for (const json& r : measure.at("requests")) last = std::max(last, r.at("arrival").get<double>());
-  for (const json& r : measure.at("requests")) {
-    const bool ended = r.at("finish") != "failed";
-    const double queued = r.at("queued").get<double>(), tokens = r.at("tokens").get<double>();
-    ++s.requests, s.ended += ended, s.within += ended && meets(r, load);
-    s.waiting += r.at("arrival").get<double>() < last && r.at("arrival").get<double>() + queued > last;
-    s.served.requests.push_back(
-        {r.at("arrival").get<double>(), r.at("arrival").get<double>() + r.at("seconds").get<double>()});
-    s.tokens += tokens, s.steady_tokens += r.at("steady_tokens").get<double>(),
-        s.steady_seconds += r.at("steady_seconds").get<double>();
-    if (left_out.contains(r.at("prompt").get<int>())) continue;
+  for (const RequestRecord& r : measured.requests) last = std::max(last, of_open_loop(r.arrival, "arrival"));
+  for (const RequestRecord& r : measured.requests) {
+    const double arrival = *r.arrival, queued = of_open_loop(r.queued, "queued");
+    ++s.requests;
+    s.ended += !r.failed();
+    s.within += !r.failed() && meets(r, load);
+    s.waiting += arrival < last && arrival + queued > last;
+    s.served.requests.push_back({arrival, arrival + r.seconds});
+    s.tokens += double(r.tokens);
+    s.steady_tokens += r.steady_tokens ? double(*r.steady_tokens) : kUnknown;
+    s.steady_seconds += r.steady_seconds.value_or(kUnknown);
+    if (left_out.contains(r.prompt)) continue;
     queue.push_back(queued);
-    ++s.latencies, s.whole += r.at("seconds").get<double>();
-    s.decode_tokens += tokens - r.value("first_tokens", 1.0), s.decode_seconds += r.at("decode_seconds").get<double>();
+    ++s.latencies;
+    s.whole += r.seconds;
+    s.decode_tokens += double(r.decode_tokens());
+    s.decode_seconds += r.decode_seconds;
   }
   std::ranges::sort(s.served.requests, {}, &ServedQueue::Request::arrival);
-  s.served.tokens = s.tokens, s.served.seconds = s.seconds;
+  s.served.tokens = s.tokens;
+  s.served.seconds = s.seconds;
   return s;
 }
 
@@ -120,20 +131,22 @@ json to_json(const LoadFigures& f) {
 
 std::optional<double> rate_of(const json& run) { return of_workload(run, "rate"); }
 
-std::optional<Load> load_of(const json& run, const json& repeats, const std::set<int>& left_out) {
+std::optional<Load> load_of(const Result& result, const std::set<int>& left_out) {
+  const json& run = result.run;
   const auto rate = rate_of(run);
   if (!rate) return std::nullopt;
   Load load{.rate = *rate, .ttft_limit = of_workload(run, "ttft_limit"), .tpot_limit = of_workload(run, "tpot_limit")};
-  const auto read = [&](const char* side, LoadFigures& figures) {
+  const auto read = [&](SideOf side, LoadFigures& figures) {
     std::vector<Sums> all;
     std::vector<double> queue;
-    for (const json& repeat : repeats) all.push_back(sums_of(repeat.at(side), load, left_out, queue));
+    for (const Alternation& repeat : result.repeats) all.push_back(sums_of(repeat.*side, load, left_out, queue));
     figures = figures_of(all, load, run.at("engine").at("batch"));
     figures.queue = quantiles_of(std::move(queue));
     return all;
   };
-  const std::vector<Sums> fast = read("speculative", load.speculative), plain = read("baseline", load.baseline);
-  const auto term = [&](const auto& of) { return alternations(repeats.size(), of); };
+  const std::vector<Sums> fast = read(&Alternation::speculative, load.speculative),
+                          plain = read(&Alternation::baseline, load.baseline);
+  const auto term = [&](const auto& of) { return alternations(result.repeats.size(), of); };
   load.latency_ratio = interval_over(
       term([&](std::size_t i) { return Term{plain[i].whole, plain[i].latencies, fast[i].whole, fast[i].latencies}; }));
   load.decode_speedup = interval_over(term([&](std::size_t i) {

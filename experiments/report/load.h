@@ -4,8 +4,7 @@
 #include <optional>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "experiments/report/result.h"
 #include "experiments/report/statistics.h"
 
 namespace foretoken {
@@ -47,9 +46,8 @@ struct Load {
 // The /workload/rate of a run, requests per second; none: a closed loop.
 std::optional<double> rate_of(const nlohmann::json& run);
 
-// Of the field "repeats" of a line; none where the run has no rate. `left_out`: prompts with a failed request, which
-// are in no latency.
-std::optional<Load> load_of(const nlohmann::json& run, const nlohmann::json& repeats, const std::set<int>& left_out);
+// None where the run has no rate. `left_out`: prompts with a failed request, which are in no latency.
+std::optional<Load> load_of(const Result& result, const std::set<int>& left_out);
 
 // Takes from the summary of an open loop what the rate caps: speedups, which are ratios of tokens per second,
 // Spec-Bench's and the predicted one too, and the share of the steady window. Its tokens per second and its decoding

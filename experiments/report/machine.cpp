@@ -5,7 +5,6 @@
 #include <fstream>
 #include <thread>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "experiments/report/gpu_state.h"
@@ -31,24 +30,27 @@ std::string field(const char* file, const std::string& key, const std::string& o
 
 }  // namespace
 
-nlohmann::json host_of() {
+MachineInfo host_of() {
   const double bytes = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  return {{"cpu", field("/proc/cpuinfo", "model name", "unknown")},
-          {"cores", std::thread::hardware_concurrency()},
-          {"os", field("/etc/os-release", "PRETTY_NAME", "unknown")},
-          {"memory_gib", std::lround(bytes / (1 << 30))}};
+  MachineInfo machine;
+  machine.cpu = field("/proc/cpuinfo", "model name", "unknown");
+  machine.os = field("/etc/os-release", "PRETTY_NAME", "unknown");
+  machine.cores = int(std::thread::hardware_concurrency());
+  machine.memory_gib = std::lround(bytes / (1 << 30));
+  return machine;
 }
 
-nlohmann::json machine_of(const Backend& backend) {
-  nlohmann::json machine = host_of();
+MachineInfo machine_of(const Backend& backend) {
+  MachineInfo machine = host_of();
   const auto* const cpu = dynamic_cast<const CpuBackend*>(&backend);
-  machine.update({{"instructions", cpu ? cpu->operations().name : ""},
-                  {"device", backend.name()},
-                  {"description", backend.description()}});
-  if (cpu) machine["threads"] = cpu->threads();
+  machine.device = backend.name();
+  machine.description = backend.description();
+  if (cpu) {
+    machine.instructions = cpu->operations().name;
+    machine.threads = cpu->threads();
+  }
 #ifdef FORETOKEN_CUDA
-  if (const nlohmann::json state = backend.name() == "cuda" ? gpu_state(cuda_address()) : nullptr; state.is_object())
-    machine.update(state);
+  if (backend.name() == "cuda") add_gpu_state(cuda_address(), machine);
 #endif
   return machine;
 }

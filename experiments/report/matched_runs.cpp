@@ -21,10 +21,7 @@ bool within(const std::string& pointer, const std::string& parent) {
 std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
   std::vector<Fields> found;
   for (const Summary& summary : side) {
-    json run = summary.run();
-    // Lines from before lengths were drawn have requests of equal lengths: another workload, no newer option.
-    if (run.contains("workload") && !run["workload"].contains("lengths")) run["workload"]["lengths"] = "equal";
-    const json leaves = run.flatten();
+    const json leaves = summary.run().flatten();
     found.emplace_back();
     for (const auto& [pointer, value] : leaves.items())
       if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); }))
@@ -54,27 +51,6 @@ bool all_differ(const std::vector<Fields>& runs) {
   return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
 }
 
-// Fields that no run of one side has, nor another value in their place (a list for an empty one, an object for a
-// string): options newer than its results. Empty if runs of a side would become equal without them.
-std::vector<std::string> one_sided(const std::vector<Summary>& a, const std::vector<Summary>& b,
-                                   const std::vector<std::string>& ignored) {
-  std::map<std::string, int> sides;
-  for (const Fields& run : fields_of(a, ignored))
-    for (const auto& [pointer, value] : run) sides[pointer] |= 1;
-  for (const Fields& run : fields_of(b, ignored))
-    for (const auto& [pointer, value] : run) sides[pointer] |= 2;
-  std::vector<std::string> found, all = ignored;
-  for (const auto& [pointer, seen] : sides) {
-    const bool in_place = std::ranges::any_of(sides, [&, &p = pointer, &s = seen](const auto& other) {
-      return (other.second & ~s) && (within(p, other.first) || within(other.first, p));
-    });
-    if (seen != 3 && !in_place) found.push_back(pointer);
-  }
-  all.insert(all.end(), found.begin(), found.end());
-  if (!all_differ(fields_of(a, all)) || !all_differ(fields_of(b, all))) return {};
-  return found;
-}
-
 // Fields that have no value in common on both sides: they keep all runs from matching.
 std::string differing_everywhere(const std::vector<Fields>& a, const std::vector<Fields>& b) {
   std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
@@ -91,9 +67,9 @@ std::string differing_everywhere(const std::vector<Fields>& a, const std::vector
 
 }  // namespace
 
-MatchedRuns match_runs(const std::vector<json>& lines_a, const std::vector<json>& lines_b,
+MatchedRuns match_runs(const std::vector<Result>& lines_a, const std::vector<Result>& lines_b,
                        const CompareOptions& options) {
-  MatchedRuns found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}, {}};
+  MatchedRuns found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}};
   std::vector<std::string> ignored = {"/measure"};
   for (const std::string& pointer : options.ignore) {
     expect_known(pointer, {fields_of(found.a, {}), fields_of(found.b, {})});
@@ -103,8 +79,6 @@ MatchedRuns match_runs(const std::vector<json>& lines_a, const std::vector<json>
     if (!all_differ(fields_of(*side, ignored)))
       throw Error("two runs of " + (side == &found.a ? options.name_a : options.name_b) +
                   " differ only in what is ignored; ignore less");
-  found.younger = one_sided(found.a, found.b, ignored);
-  ignored.insert(ignored.end(), found.younger.begin(), found.younger.end());
   std::vector<Fields> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
   for (const auto* side : {&fields_a, &fields_b})
     for (const Fields& fields : *side) found.documents.push_back(json(fields).unflatten());

@@ -18,14 +18,13 @@ struct MatchedRuns {
   std::vector<Summary> a, b;
   std::vector<RunPair> pairs;
   std::vector<const Summary*> only_a, only_b;
-  std::vector<std::string> younger;       // ignored because no run of one side has them
   std::string apart;                      // if no run matches: fields that differ in all runs
   std::vector<nlohmann::json> documents;  // all runs, without what is ignored
 };
 
 // Two runs match if their documents agree except for /measure and the ignored fields. An ignored field that no run has,
 // or ignored fields without which two runs of one side would be equal, are an Error.
-MatchedRuns match_runs(const std::vector<nlohmann::json>& lines_a, const std::vector<nlohmann::json>& lines_b,
+MatchedRuns match_runs(const std::vector<Result>& lines_a, const std::vector<Result>& lines_b,
                        const CompareOptions& options);
 
 }  // namespace foretoken

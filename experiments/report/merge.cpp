@@ -4,39 +4,28 @@
 
 namespace foretoken {
 
-using nlohmann::json;
-
-namespace {
-
-// "2026-11-21T08:00:00Z", which sorts as time does; a line without one is the oldest.
-std::string date_of(const json& line) {
-  const auto found = line.find("date");
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-}  // namespace
-
-bool MergedResults::add(json line) {
-  const auto [place, fresh] = places_.try_emplace(key_(line.at("run")), lines_.size());
+bool MergedResults::add(Result result) {
+  const auto [place, fresh] = places_.try_emplace(result.key, lines_.size());
   if (fresh) {
-    lines_.push_back(std::move(line));
+    lines_.push_back(std::move(result));
     return true;
   }
-  json& known = lines_[place->second];
-  const bool figures = !line.contains("error"), has = !known.contains("error");
-  if (line == known || (figures == has ? date_of(line) < date_of(known) : has)) return false;
-  known = std::move(line);
+  Result& known = lines_[place->second];
+  if (to_json(result) == to_json(known)) return false;
+  // Dates sort as time does.
+  if (result.failed() == known.failed() ? result.date < known.date : result.failed()) return false;
+  known = std::move(result);
   return true;
 }
 
-const json* MergedResults::of(const std::string& key) const {
+const Result* MergedResults::of(const std::string& key) const {
   const auto found = places_.find(key);
   return found == places_.end() ? nullptr : &lines_[found->second];
 }
 
 bool MergedResults::measured(const std::string& key) const {
-  const json* const line = of(key);
-  return line && !line->contains("error") && damage_of(*line).empty();
+  const Result* const result = of(key);
+  return result && !result->failed() && damage_of(*result).empty();
 }
 
 }  // namespace foretoken

@@ -50,7 +50,7 @@ std::string html_text(const std::string& text) {
   return found;
 }
 
-std::string page(const std::vector<json>& lines, const PageFiles& files) {
+std::string page(const std::vector<Result>& lines, const PageFiles& files) {
   return of_lines([&] {
     const json payload = page_payload(View(lines), files);
     // Both marks are found before anything is put in their places, so that results cannot hold one.

@@ -34,7 +34,7 @@ std::string script_json(const nlohmann::json& value);
 std::string html_text(const std::string& text);
 
 // The page. No lines at all are an Error.
-std::string page(const std::vector<nlohmann::json>& lines, const PageFiles& files);
+std::string page(const std::vector<Result>& lines, const PageFiles& files);
 
 // Whether a file begins as a page of this module.
 bool is_page(std::string_view bytes);

@@ -73,13 +73,8 @@ json run_json(const View& view, std::size_t i, std::size_t group) {
     cells.push_back(view.axes.cell(axis, s.run()).shown());
     values.push_back(told(s.run(), view.axes.columns()[axis].pointer));
   }
-  json found = {{"key", s.line.value("key", "")},
-                {"label", view.axes.label(s.run())},
-                {"cells", cells},
-                {"values", values},
-                {"group", group},
-                {"kind", kind_of(s.promise)},
-                {"document", s.run()}};
+  json found = {{"key", s.result.key}, {"label", view.axes.label(s.run())}, {"cells", cells},     {"values", values},
+                {"group", group},      {"kind", kind_of(s.promise)},        {"document", s.run()}};
   if (s.failed())
     found["error"] = s.error;
   else
@@ -101,19 +96,10 @@ json runs_json(const View& view) {
   return found;
 }
 
-std::string text_at(const json& object, const char* key) {
-  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
-}
-
 // "NVIDIA H200, 132 multiprocessors; Intel(R) Xeon(R) Processor, 16 cores, 126 GiB, Ubuntu 24.04.3 LTS"
-std::string machine_text(const json& machine) {
-  std::string found = text_at(machine, "description"), host = text_at(machine, "cpu");
-  for (const auto& [key, unit] : {std::pair("cores", " cores"), std::pair("memory_gib", " GiB")})
-    if (machine.contains(key) && machine[key].is_number())
-      host += (host.empty() ? "" : ", ") + machine[key].dump() + unit;
-  for (const std::string& part : {text_at(machine, "os")})
-    if (!part.empty()) host += (host.empty() ? "" : ", ") + part;
-  return found + (found.empty() || host.empty() ? "" : "; ") + host;
+std::string machine_text(const MachineInfo& m) {
+  return m.description + (m.description.empty() ? "" : "; ") + m.cpu + ", " + std::to_string(m.cores) + " cores, " +
+         std::to_string(m.memory_gib) + " GiB, " + m.os;
 }
 
 json listed(const std::set<std::string>& texts) {
@@ -127,9 +113,9 @@ json listed(const std::set<std::string>& texts) {
 json origins_json(const View& view) {
   std::set<std::string> machines, commits, dates;
   for (const Summary& s : view.cells) {
-    if (s.line.contains("machine") && s.line["machine"].is_object()) machines.insert(machine_text(s.line["machine"]));
-    commits.insert(text_at(s.line, "commit"));
-    dates.insert(text_at(s.line, "date").substr(0, 10));
+    if (s.result.origin.machine) machines.insert(machine_text(*s.result.origin.machine));
+    commits.insert(s.result.origin.commit);
+    dates.insert(s.result.date.substr(0, 10));
   }
   return {{"note", view.origin()},
           {"models", view.models()},

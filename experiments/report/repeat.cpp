@@ -10,10 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-json axes_of(const Summary& run) {
-  return run.line.contains("axes") && run.line["axes"].is_object() ? run.line["axes"] : json::object();
-}
-
 std::set<std::string> pointers_of(const json& axes) {
   std::set<std::string> found;
   for (const auto& [pointer, value] : axes.items()) found.insert(pointer);
@@ -36,13 +32,13 @@ std::string revision(std::string commit) { return commit.substr(0, commit.find("
 }  // namespace
 
 json sweep_document(const std::vector<Summary>& runs) {
-  if (runs.size() == 1 && axes_of(runs[0]).empty()) return runs[0].run();
-  const std::set<std::string> pointers = pointers_of(axes_of(runs[0]));
+  if (runs.size() == 1 && runs[0].result.axes.empty()) return runs[0].run();
+  const std::set<std::string> pointers = pointers_of(runs[0].result.axes);
   const json base = without(runs[0].run(), pointers);
   json axes = json::object();
   std::set<std::string> combinations;
   for (const Summary& run : runs) {
-    const json values = axes_of(run);
+    const json& values = run.result.axes;
     if (pointers_of(values) != pointers || without(run.run(), pointers) != base) return nullptr;
     combinations.insert(values.dump(-1, ' ', true, json::error_handler_t::replace));
     for (const auto& [pointer, value] : values.items())
@@ -57,8 +53,7 @@ json sweep_document(const std::vector<Summary>& runs) {
 json repeating_commands(const View& view, const PageFiles& files) {
   const std::string results = shell_word(files.results);
   std::set<std::string> commits;
-  for (const Summary& s : view.cells)
-    if (s.line.contains("commit") && s.line["commit"].is_string()) commits.insert(revision(s.line["commit"]));
+  for (const Summary& s : view.cells) commits.insert(revision(s.result.origin.commit));
   json lines = json::array();
   const auto add = [&](const std::string& text, const std::string& meaning) {
     lines.push_back({{"text", text}, {"meaning", meaning}});

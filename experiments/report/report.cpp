@@ -69,7 +69,7 @@ std::string programs(const View& view) {
     cells.push_back(to_json(summary));
     cells.back()["axes"] = axes_json(view, summary.run());
   }
-  const auto key = [&](std::size_t i) { return view.cells[i].line.value("key", ""); };
+  const auto key = [&](std::size_t i) { return view.cells[i].result.key; };
   for (const Best& b : best_of(view)) {
     json as_good = json::array();
     for (const std::size_t i : b.as_good) as_good.push_back(key(i));
@@ -82,7 +82,7 @@ std::string programs(const View& view) {
   return json{{"schema", 1}, {"cells", cells}, {"best", best}}.dump(1) + "\n";
 }
 
-std::string report(const std::vector<json>& lines, const ShowOptions& options) {
+std::string report(const std::vector<Result>& lines, const ShowOptions& options) {
   expect_tables(options.tables);
   const View view(lines);
   if (options.format == "json") return programs(view);
@@ -127,7 +127,7 @@ std::vector<Table> shown_tables(const View& view, const std::vector<std::string>
   return tables;
 }
 
-std::string show(const std::vector<json>& lines, const ShowOptions& options) {
+std::string show(const std::vector<Result>& lines, const ShowOptions& options) {
   return of_lines([&] { return report(lines, options); });
 }
 

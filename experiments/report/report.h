@@ -1,10 +1,10 @@
 // Stored results as tables, for people and for programs: the output of `foretoken show` and `foretoken compare`. This
-// module must not know how result lines (schema 1) were measured or where they are stored.
+// module must not know how result lines were measured or where they are stored.
 #pragma once
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
@@ -27,7 +27,7 @@ std::vector<Table> shown_tables(const View& view, const std::vector<std::string>
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
 // "cells" (one per line, with every figure) and "best". An unknown format or table, or no lines at all, is an Error.
-std::string show(const std::vector<nlohmann::json>& lines, const ShowOptions& options);
+std::string show(const std::vector<Result>& lines, const ShowOptions& options);
 
 struct CompareOptions {
   std::string format = "terminal";  // terminal, markdown, csv, json
@@ -39,7 +39,6 @@ struct CompareOptions {
 // For each run of both sides: the ratios of tokens/s, speedup, tau and alpha, prompt by prompt, with intervals that
 // hold for all runs together; then the runs of only one side. Two runs match if their documents agree except for
 // ignored fields.
-std::string compare(const std::vector<nlohmann::json>& a, const std::vector<nlohmann::json>& b,
-                    const CompareOptions& options);
+std::string compare(const std::vector<Result>& a, const std::vector<Result>& b, const CompareOptions& options);
 
 }  // namespace foretoken

@@ -3,55 +3,50 @@
 // continues where it stopped.
 #pragma once
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "experiments/report/json_lines.h"
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
-constexpr int kResultSchema = 1;
-
-// Checks that a line is a result: its schema, a run, and the key of that run.
+// Checks that a line is a result: its schema, a run, and the key of that run. An older schema is an Error that names
+// `foretoken convert`.
 const LineKind& result_lines();
 
 // 16 hexadecimal digits. The same run gives the same key on any machine, whatever the order of its keys.
 std::string key_of(const nlohmann::json& run);
 
+// The results in lines of this file.
+std::vector<Result> results_of(const std::vector<JsonLine>& lines, const std::filesystem::path& file);
+
 // All whole lines of a results file or of an open pipe, also a last one without newline. A torn last line is left out
 // with a notice on standard error; any other bad line is an Error with its number.
-std::vector<nlohmann::json> load_results(const std::filesystem::path& file);
+std::vector<Result> load_results(const std::filesystem::path& file);
 
 class ResultsFile {
  public:
-  // The key under which the result of a run is found.
-  using Identity = std::function<std::string(const nlohmann::json& run)>;
-
   // Opens or creates as JsonLinesFile does. A run whose line holds no error, but nothing that figures could be made of,
   // counts as not measured, with a notice on standard error.
-  explicit ResultsFile(const std::filesystem::path& file, Identity identity = key_of);
+  explicit ResultsFile(const std::filesystem::path& file);
 
   bool has(const std::string& key) const { return origins_.contains(key); }  // measured, without an error
-  // Its "commit", "machine" and "sources", null if the line lacks them.
-  const nlohmann::json& origin_of(const std::string& key) const { return origins_.at(key); }
+  const Origin& origin_of(const std::string& key) const { return origins_.at(key); }
   // The result under this key is no longer valid for the run: has() is false until another is appended.
   void discard(const std::string& key);
   bool discarded(const std::string& key) const { return discarded_.contains(key); }
-  void append(const nlohmann::json& line);
+  void append(const Result& result);
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  void note(const nlohmann::json& line);
+  void note(const Result& result);
 
-  Identity identity_;
   std::filesystem::path path_;
   JsonLinesFile file_;
-  std::map<std::string, nlohmann::json> origins_;  // by key
+  std::map<std::string, Origin> origins_;  // by key
   std::set<std::string> discarded_;
 };
 

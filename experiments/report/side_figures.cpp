@@ -1,26 +1,13 @@
 #include "experiments/report/side_figures.h"
 
-#include <vector>
+#include <algorithm>
+#include <utility>
 
 #include "experiments/report/divide.h"
-#include "experiments/report/latency.h"
+#include "experiments/report/time_counts.h"
 
 namespace foretoken {
 namespace {
-
-using nlohmann::json;
-
-Phases read_phases(const json& phases) {
-  Phases found;
-  found.schedule = phases.at("schedule").get<double>();
-  found.draft_forward = phases.at("draft_forward").get<double>();
-  found.draft_other = phases.at("draft_other").get<double>();
-  found.target_forward = phases.at("target_forward").get<double>();
-  found.verify = phases.at("verify").get<double>();
-  found.deliver = phases.at("deliver").get<double>();
-  found.total = phases.at("total").get<double>();
-  return found;
-}
 
 Phases unknown_phases() {
   Phases phases;
@@ -30,65 +17,83 @@ Phases unknown_phases() {
   return phases;
 }
 
-// A total of a side, and the same of one request; null where it is only known of the whole side.
+// A total of a side, and the same of one request.
 struct Sum {
-  const char *key, *of_request;
+  long SideRecord::*of_side, RequestRecord::*of_request;
   double SideFigures::* sum;
 };
-constexpr Sum kSums[] = {{"tokens", "tokens", &SideFigures::tokens},
-                         {"seconds", "share_seconds", &SideFigures::seconds},
-                         {"rounds", "rounds", &SideFigures::rounds},
-                         {"drafted", "drafted", &SideFigures::drafted},
-                         {"tested", "tested", &SideFigures::tested},
-                         {"accepted", "accepted", &SideFigures::accepted},
-                         {"prompt_tokens", "prompt_tokens", &SideFigures::prompt_tokens},
-                         {"steps", nullptr, &SideFigures::steps},
-                         {"prefix_rows", nullptr, &SideFigures::prefix_rows},
-                         {"preempted", nullptr, &SideFigures::preempted}};
+constexpr Sum kSums[] = {{&SideRecord::tokens, &RequestRecord::tokens, &SideFigures::tokens},
+                         {&SideRecord::rounds, &RequestRecord::rounds, &SideFigures::rounds},
+                         {&SideRecord::drafted, &RequestRecord::drafted, &SideFigures::drafted},
+                         {&SideRecord::tested, &RequestRecord::tested, &SideFigures::tested},
+                         {&SideRecord::accepted, &RequestRecord::accepted, &SideFigures::accepted},
+                         {&SideRecord::prompt_tokens, &RequestRecord::prompt_tokens, &SideFigures::prompt_tokens}};
 
 // The most of the repeats so far and of this one.
-void add_memory(const json& measure, MemoryFigures& most) {
-  const json memory = measure.value("memory", json::object());
-  for (const auto& [key, figure] :
-       {std::pair("target_weights", &MemoryFigures::target_weights),
-        std::pair("draft_weights", &MemoryFigures::draft_weights), std::pair("cache", &MemoryFigures::cache),
-        std::pair("cache_used", &MemoryFigures::cache_used), std::pair("scratch", &MemoryFigures::scratch)}) {
-    const auto found = memory.find(key);
-    const bool known = found != memory.end() && !found->is_null();
-    const double bytes = known ? found->get<double>() : kUnknown;
-    if (!(bytes <= most.*figure)) most.*figure = bytes;
-  }
+void add_memory(const std::optional<MemoryUsed>& memory, MemoryFigures& most) {
+  const auto add = [](std::optional<double> bytes, double& figure) {
+    if (!(bytes.value_or(kUnknown) <= figure)) figure = bytes.value_or(kUnknown);
+  };
+  const auto scratch = memory ? memory->scratch : std::nullopt;
+  add(memory ? std::optional(memory->target_weights) : std::nullopt, most.target_weights);
+  add(memory ? std::optional(memory->draft_weights) : std::nullopt, most.draft_weights);
+  add(memory ? std::optional(memory->cache) : std::nullopt, most.cache);
+  add(memory ? std::optional(memory->cache_used) : std::nullopt, most.cache_used);
+  add(scratch, most.scratch);
+}
+
+double known(const std::optional<long>& count) { return count ? double(*count) : kUnknown; }
+
+void add_totals(const SideRecord& measured, SideFigures& side) {
+  for (const Sum& s : kSums) side.*s.sum += double(measured.*s.of_side);
+  side.seconds += measured.seconds;
+  side.steps += double(measured.steps);
+  side.prefix_rows += double(measured.prefix_rows);
+  side.preempted += double(measured.preempted);
+  side.recorded += known(measured.recorded);
+  side.unrecorded += known(measured.unrecorded);
+  side.cut += double(measured.cut);
+  for (const auto& [reason, rounds] : measured.no_draft) side.no_draft[reason] += double(rounds);
+  side.phases += measured.phases;
+  add_memory(measured.memory, side.memory);
+}
+
+void leave_out(const RequestRecord& request, SideFigures& side) {
+  for (const Sum& s : kSums) side.*s.sum -= double(request.*s.of_request);
+  side.seconds -= request.share_seconds;
 }
 
 }  // namespace
 
+Quantiles quantiles_of(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  return {1000 * quantile(seconds, 0.5), 1000 * quantile(seconds, 0.9), 1000 * quantile(seconds, 0.99)};
+}
+
 // A request's first round processes its prompt and emits all accepted tokens of its first draft at once; the rest is
-// decoding. In lines without that number of tokens it counts as one. `left_out`: prompts that are in no figure.
-SideFigures summarize_side(const json& repeats, const char* name, const std::set<int>& left_out) {
+// decoding.
+SideFigures summarize_side(const std::vector<Alternation>& repeats, SideOf which, const std::set<int>& left_out) {
   SideFigures side;
-  std::vector<double> ttft;
+  std::vector<double> ttft, tpot, whole;
+  TimeCounts gaps;
   double decode_tokens = 0, decode_seconds = 0;
-  for (const json& repeat : repeats) {
-    const json& measure = repeat.at(name);
-    for (const auto& [key, of_request, sum] : kSums) side.*sum += measure.at(key).get<double>();
-    side.recorded += measure.value("recorded", kUnknown);
-    side.unrecorded += measure.value("unrecorded", kUnknown);
-    side.cut += measure.value("cut", 0.0);
-    const json no_draft = measure.value("no_draft", json::object());
-    for (const auto& [reason, rounds] : no_draft.items()) side.no_draft[reason] += rounds.get<double>();
-    side.phases += read_phases(measure.at("phases"));
-    add_memory(measure, side.memory);
-    for (const json& request : measure.at("requests")) {
-      if (left_out.contains(request.at("prompt").get<int>())) {
-        for (const auto& [key, of_request, sum] : kSums)
-          if (of_request) side.*sum -= request.at(of_request).get<double>();
+  for (const Alternation& repeat : repeats) {
+    const SideRecord& measured = repeat.*which;
+    add_totals(measured, side);
+    gaps += TimeCounts(measured.gaps);
+    for (const RequestRecord& request : measured.requests) {
+      if (left_out.contains(request.prompt)) {
+        leave_out(request, side);
         continue;
       }
-      ttft.push_back(1000 * request.at("ttft").get<double>());
-      side.steady_seconds += request.value("steady_seconds", kUnknown);  // unknown: the line is older
-      side.log_probability += request.value("log_probability", kUnknown);
-      decode_tokens += request.at("tokens").get<double>() - request.value("first_tokens", 1.0);
-      decode_seconds += request.at("decode_seconds").get<double>();
+      const double later = double(request.decode_tokens());
+      ttft.push_back(request.ttft);
+      whole.push_back(request.seconds);
+      if (later > 0) tpot.push_back(request.decode_seconds / later);
+      side.steady_seconds += request.steady_seconds.value_or(kUnknown);
+      side.log_probability += request.log_probability.value_or(kUnknown);
+      decode_tokens += later;
+      decode_seconds += request.decode_seconds;
     }
   }
   if (!left_out.empty()) side.phases = unknown_phases();
@@ -96,22 +101,26 @@ SideFigures summarize_side(const json& repeats, const char* name, const std::set
   side.decode_tokens_per_second = divide(decode_tokens, decode_seconds);
   side.ms_per_token = divide(1000 * decode_seconds, decode_tokens);
   side.log_probability = divide(side.log_probability, side.tokens);
-  side.latency = latency_of(repeats, name, left_out);
-  side.ttft_ms = median(std::move(ttft));
+  std::vector<double> ttft_ms = ttft;
+  for (double& t : ttft_ms) t *= 1000;
+  side.ttft_ms = median(std::move(ttft_ms));
+  side.latency = {quantiles_of(std::move(ttft)),
+                  quantiles_of(std::move(tpot)),
+                  {1000 * gaps.quantile(0.5), 1000 * gaps.quantile(0.9), 1000 * gaps.quantile(0.99)},
+                  quantiles_of(std::move(whole))};
   side.overhead = divide(side.phases.overhead(), side.phases.total);
   return side;
 }
 
-LeftOutTurns left_out_turns_of(const json& repeats) {
+LeftOutTurns left_out_turns_of(const std::vector<Alternation>& repeats) {
   LeftOutTurns found;
-  for (const auto& [name, turns] :
-       {std::pair("speculative", &LeftOutTurns::speculative), std::pair("baseline", &LeftOutTurns::baseline)})
-    for (const json& repeat : repeats) {
-      const json& measure = repeat.at(name);
-      if (!measure.contains("left_out")) continue;
-      found.*turns = std::max(found.*turns, int(measure["left_out"].at("turns").size()));
-      found.context = measure["left_out"].at("context").get<int>();
-    }
+  const auto add = [&](const std::optional<TurnsLeftOut>& left_out, int& turns) {
+    if (!left_out) return;
+    turns = std::max(turns, int(left_out->turns.size()));
+    found.context = left_out->context;
+  };
+  for (const Alternation& repeat : repeats) add(repeat.speculative.left_out, found.speculative);
+  for (const Alternation& repeat : repeats) add(repeat.baseline.left_out, found.baseline);
   return found;
 }
 

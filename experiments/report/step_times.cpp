@@ -32,36 +32,37 @@ std::array<double, 2> least_squares(const std::vector<Point>& points) {
 
 }  // namespace
 
-void read_timed_steps(const nlohmann::json& measure, std::vector<TimedSteps>& all) {
-  if (!measure.contains("steps_of_rows")) return;
-  for (const nlohmann::json& s : measure["steps_of_rows"]) {
-    const auto of = [&](const char* key) { return s.at(key).get<double>(); };
-    all.push_back(
-        {of("rows"), of("steps"), of("sequences"), of("levels"), of("drafted"), of("draft_seconds"), of("seconds")});
-    const TimedSteps& t = all.back();
-    if (!(t.rows > 0 && t.steps > 0 && t.sequences > 0 && t.levels >= 0 && t.drafted >= 0 && t.draft_seconds >= 0 &&
-          t.seconds > 0))
-      throw Error("the times of steps with " + std::to_string(t.rows) +
+void add_steps(const SideRecord& measured, std::vector<StepsOfRows>& all) {
+  for (const StepsOfRows& s : measured.steps_of_rows) {
+    if (!(s.rows > 0 && s.steps > 0 && s.sequences > 0 && s.draft_seconds >= 0 && s.seconds > 0))
+      throw Error("the times of steps with " + std::to_string(s.rows) +
                   " rows are not those of a run; the line is damaged: remove it, and measure again");
+    all.push_back(s);
   }
 }
 
-StepTimes fitted(const std::vector<TimedSteps>& measured) {
+StepTimes fitted(const std::vector<StepsOfRows>& measured) {
   StepTimes t;
   double sequences = 0;
   std::vector<Point> target, draft;
-  for (const TimedSteps& m : measured) {
-    target.push_back({m.steps, 1, m.rows, std::max(0.0, m.seconds - m.draft_seconds) / m.steps});
-    if (m.levels > 0) draft.push_back({m.steps, m.levels / m.steps, m.drafted / m.steps, m.draft_seconds / m.steps});
-    t.steps += m.steps, sequences += m.sequences, t.most_rows = std::max(t.most_rows, m.rows);
+  for (const StepsOfRows& m : measured) {
+    const double steps = double(m.steps), rows = double(m.rows);
+    target.push_back({steps, 1, rows, std::max(0.0, m.seconds - m.draft_seconds) / steps});
+    if (m.levels > 0)
+      draft.push_back({steps, double(m.levels) / steps, double(m.drafted) / steps, m.draft_seconds / steps});
+    t.steps += steps;
+    sequences += double(m.sequences);
+    t.most_rows = std::max(t.most_rows, rows);
   }
   if (t.steps == 0) return t;
   const auto [fixed, row] = least_squares(target);
   const auto [level, drafted] = least_squares(draft);
   t.fixed = fixed, t.row = row, t.level = level, t.drafted = drafted, t.sequences = sequences / t.steps;
-  for (const TimedSteps& m : measured) {
-    const double found = fixed + row * m.rows + (level * m.levels + drafted * m.drafted) / m.steps;
-    t.deviation += std::abs(found / (m.seconds / m.steps) - 1) * m.steps / t.steps;
+  for (const StepsOfRows& m : measured) {
+    const double steps = double(m.steps);
+    const double found =
+        fixed + row * double(m.rows) + (level * double(m.levels) + drafted * double(m.drafted)) / steps;
+    t.deviation += std::abs(found / (m.seconds / steps) - 1) * steps / t.steps;
   }
   return t;
 }

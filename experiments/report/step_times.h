@@ -3,14 +3,9 @@
 #pragma once
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
-
-// Sums over steps with equally many rows of the target's forward: "steps_of_rows" of a measure.
-struct TimedSteps {
-  double rows = 0, steps = 0, sequences = 0, levels = 0, drafted = 0, draft_seconds = 0, seconds = 0;
-};
 
 struct StepTimes {
   double fixed = 0, row = 0;      // seconds of the target's forward and of everything else but drafting
@@ -27,9 +22,9 @@ struct StepTimes {
   }
 };
 
-// Appends the steps of a measure; none where it is older than this record.
-void read_timed_steps(const nlohmann::json& measure, std::vector<TimedSteps>& all);
+// Appends the steps of one side. Times that cannot be are an Error.
+void add_steps(const SideRecord& measured, std::vector<StepsOfRows>& all);
 // Least squares without negative terms, steps weighted equally. Unknown where nothing was measured.
-StepTimes fitted(const std::vector<TimedSteps>& measured);
+StepTimes fitted(const std::vector<StepsOfRows>& measured);
 
 }  // namespace foretoken

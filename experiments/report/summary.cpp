@@ -21,7 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kSchema = 1;
 constexpr double kNoMost = std::numeric_limits<double>::infinity();
 
 // Figures of some prompts
@@ -114,7 +113,7 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   summary.samples = samples_of(e, all, std::move(whole));
   summary.speedup = paired_interval(summary.samples.speedup);
   summary.tokens_per_second = paired_interval(summary.samples.tokens_per_second);
-  const bool gpu = summary.line.value("/machine/device"_json_pointer, "") == "cuda", timed = e.repeats > 1 || gpu;
+  const bool gpu = summary.result.device() == "cuda", timed = e.repeats > 1 || gpu;
   summary.prompts_alone = e.repeats == 1 && gpu;
   summary.decode_speedup = paired_interval(rates(e, all, kDecoding, true));
   summary.question_speedup = question_speedup(e);
@@ -126,12 +125,12 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
 }
 
 // The element-wise sum over repeats; arrays may differ in length.
-std::vector<double> sum_of(const json& repeats, const char* name) {
+std::vector<double> sum_of(const std::vector<Alternation>& repeats, std::vector<long> SideRecord::* counts) {
   std::vector<double> sums;
-  for (const json& repeat : repeats) {
-    const auto found = repeat.at("speculative").at(name).get<std::vector<double>>();
+  for (const Alternation& repeat : repeats) {
+    const std::vector<long>& found = repeat.speculative.*counts;
     if (found.size() > sums.size()) sums.resize(found.size());
-    for (std::size_t i = 0; i < found.size(); ++i) sums[i] += found[i];
+    for (std::size_t i = 0; i < found.size(); ++i) sums[i] += double(found[i]);
   }
   return sums;
 }
@@ -149,9 +148,10 @@ Interval rate_at(const Experiment& e, std::size_t position) {
   return prompt_interval(prompts, 1);
 }
 
-std::vector<PositionFigures> positions_of(const json& repeats, double rounds, const Experiment& e) {
-  std::vector<double> drafted = sum_of(repeats, "drafted_at"), tested = sum_of(repeats, "tested_at"),
-                      accepted = sum_of(repeats, "accepted_at");
+std::vector<PositionFigures> positions_of(const std::vector<Alternation>& repeats, double rounds, const Experiment& e) {
+  std::vector<double> drafted = sum_of(repeats, &SideRecord::drafted_at),
+                      tested = sum_of(repeats, &SideRecord::tested_at),
+                      accepted = sum_of(repeats, &SideRecord::accepted_at);
   while (!drafted.empty() && drafted.back() == 0) drafted.pop_back();
   tested.resize(drafted.size());
   accepted.resize(drafted.size());
@@ -164,41 +164,36 @@ std::vector<PositionFigures> positions_of(const json& repeats, double rounds, co
 
 // All that is read of a line that holds no error. The other figures follow from it, and computing them finds nothing
 // wrong.
-Experiment read_line(const json& line, Summary& summary) {
-  if (line.value("schema", 0) != kSchema)
-    throw Error("the line has schema " + std::to_string(line.value("schema", 0)) + ", this program reads schema " +
-                std::to_string(kSchema) + ": show it with the version that wrote it");
-  const json& repeats = line.at("repeats");
-  if (!repeats.is_array() || repeats.empty())
-    throw Error("'repeats' is " + shown(repeats) + ", not a list of alternations");
+Experiment read_result(const Result& result, Summary& summary) {
+  const std::vector<Alternation>& repeats = result.repeats;
   summary.repeats = int(repeats.size());
-  summary.failed_requests = int(line.value("failures", json::array()).size());
-  const int places = rate_of(line.at("run")) ? 1 : line.value("/run/engine/batch"_json_pointer, 1);
+  summary.failed_requests = int(result.failures.size());
+  const int places = rate_of(result.run) ? 1 : result.run.value("/engine/batch"_json_pointer, 1);
   Experiment experiment = read_experiment(repeats, places);
   summary.in_shares = places > 1 && !experiment.queues;
   summary.left_out = int(experiment.failed.size());
   summary.left_out_turns = left_out_turns_of(repeats);
-  summary.speculative = summarize_side(repeats, "speculative", experiment.failed);
-  summary.baseline = summarize_side(repeats, "baseline", experiment.failed);
-  summary.load = load_of(line.at("run"), repeats, experiment.failed);
-  summary.histogram = sum_of(repeats, "histogram");
+  summary.speculative = summarize_side(repeats, &Alternation::speculative, experiment.failed);
+  summary.baseline = summarize_side(repeats, &Alternation::baseline, experiment.failed);
+  summary.load = load_of(result, experiment.failed);
+  summary.histogram = sum_of(repeats, &SideRecord::histogram);
   summary.positions = positions_of(repeats, summary.speculative.rounds, experiment);
-  if (summary.left_out > 0) summary.histogram.clear(), summary.positions.clear();
-  summary.theory.draft_length = fixed_length(line.at("run"));
+  if (summary.left_out > 0) {
+    summary.histogram.clear();
+    summary.positions.clear();
+  }
+  summary.theory.draft_length = fixed_length(result.run);
   if (summary.left_out > 0)
     summary.acceptance_length = kUnknown;
   else if (!summary.positions.empty())
     summary.acceptance_length = 1 + divide(summary.speculative.accepted, summary.positions[0].drafted);
-  summary.alternations_differ = !line.value("/alternations/differing"_json_pointer, json::array()).empty();
-  for (const json& side : line.value("two_speeds", json::array())) {
-    const TwoSpeeds found{side.at("ratio").get<double>(), side.at("slower").get<double>()};
-    if (!summary.two_speeds || found.ratio > summary.two_speeds->ratio) summary.two_speeds = found;
-  }
-  const json agreement =
-      line.contains("agreement") && line["agreement"].is_object() ? line["agreement"] : json::object();
-  summary.compared = agreement.value("compared", false);
-  summary.compared_texts = agreement.value("compared_texts", 0);
-  summary.differing_texts = agreement.value("differing_texts", 0);
+  summary.alternations_differ = result.alternations && !result.alternations->differing.empty();
+  for (const SideSpeeds& side : result.two_speeds)
+    if (!summary.two_speeds || side.ratio > summary.two_speeds->ratio) summary.two_speeds = {side.ratio, side.slower};
+  const Agreement agreement = result.agreement.value_or(Agreement{});
+  summary.compared = agreement.compared;
+  summary.compared_texts = int(agreement.compared_texts);
+  summary.differing_texts = int(agreement.differing_texts);
   return experiment;
 }
 
@@ -227,7 +222,7 @@ void leave_out_speeds(Summary& summary) {
   leave_out_times(summary.baseline);
 }
 
-// Why a line cannot be read; empty where it can.
+// Why no figures can be made; empty where they can.
 std::string problem_of(const std::function<void()>& read) {
   try {
     read();
@@ -241,31 +236,24 @@ std::string problem_of(const std::function<void()>& read) {
 
 }  // namespace
 
-std::vector<const json*> latest(const std::vector<json>& lines) {
-  std::map<std::string, const json*> last;
-  const auto key_of = [](const json& line) {
-    return line.is_object() && line.contains("key") ? line["key"].dump() : line.dump();
-  };
-  for (const json& line : lines) last[key_of(line)] = &line;
-  std::vector<const json*> found;
-  for (const json& line : lines)
-    if (last[key_of(line)] == &line) found.push_back(&line);
+std::vector<const Result*> latest(const std::vector<Result>& results) {
+  std::map<std::string, const Result*> last;
+  for (const Result& result : results) last[result.key] = &result;
+  std::vector<const Result*> found;
+  for (const Result& result : results)
+    if (last[result.key] == &result) found.push_back(&result);
   return found;
 }
 
-Summary summarize(const json& line) {
-  if (!line.is_object() || !line.contains("run") || !line["run"].is_object())
-    throw Error(
-        "a result line without its run document: this is not a results file of foretoken; name one that `foretoken "
-        "run` wrote");
+Summary summarize(const Result& result) {
   Summary summary;
-  summary.line = line;
-  summary.line.erase("repeats");
-  if (line.contains("error") && line["error"].is_string()) summary.error = line["error"];
-  summary.promise = line.contains("promise") && line["promise"].is_string() ? line["promise"] : "";
+  summary.result = result;
+  summary.result.repeats.clear();
+  summary.error = result.error.value_or("");
+  summary.promise = result.promise.value_or("");
   if (summary.failed()) return summary;
   Experiment experiment;
-  summary.error = problem_of([&] { experiment = read_line(line, summary); });
+  summary.error = problem_of([&] { experiment = read_result(result, summary); });
   if (summary.failed()) return summary;
   summarize_prompts(experiment, summary);
   const SideFigures& side = summary.speculative;
@@ -278,24 +266,24 @@ Summary summarize(const json& line) {
   return summary;
 }
 
-std::string damage_of(const json& line) {
-  if (line.contains("error")) return "";
+std::string damage_of(const Result& result) {
+  if (result.failed()) return "";
   return problem_of([&] {
     Summary ignored;
-    (void)read_line(line, ignored);
+    (void)read_result(result, ignored);
   });
 }
 
-std::vector<Summary> summarize(const std::vector<json>& lines) {
+std::vector<Summary> summarize(const std::vector<Result>& results) {
   std::vector<Summary> summaries;
-  for (const json* line : latest(lines)) summaries.push_back(summarize(*line));
+  for (const Result* result : latest(results)) summaries.push_back(summarize(*result));
   return summaries;
 }
 
-std::vector<std::string> damages_of(const std::vector<json>& lines) {
+std::vector<std::string> damages_of(const std::vector<Result>& results) {
   std::vector<std::string> found;
-  for (const json* line : latest(lines))
-    if (std::string damage = damage_of(*line); !damage.empty()) found.push_back(std::move(damage));
+  for (const Result* result : latest(results))
+    if (std::string damage = damage_of(*result); !damage.empty()) found.push_back(std::move(damage));
   return found;
 }
 

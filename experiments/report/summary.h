@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "experiments/report/load.h"
+#include "experiments/report/result.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/two_speeds.h"
 #include "framework/components/step_report.h"
@@ -21,7 +20,7 @@ struct PositionFigures {
   int position = 0;
   double drafted = 0, tested = 0, accepted = 0;
   double rate = 0, reached = 0;
-  Interval rate_interval = Interval::unknown();  // prompts vary; unknown in lines older than the counts of requests
+  Interval rate_interval = Interval::unknown();  // prompts vary; unknown without the counts of requests
 };
 
 // Of fewer than ten prompts the intervals have no bounds: so few resample to hardly more than themselves.
@@ -69,13 +68,13 @@ struct SideFigures {
   std::map<std::string, double> no_draft;  // rounds without a draft, by reason (NoDraft)
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
-  double steady_seconds = 0;   // while all places of the batch were taken; NaN: the lines are older than this figure
+  double steady_seconds = 0;   // while all places of the batch were taken; NaN: not recorded
   double log_probability = 0;  // of a token, mean; NaN where the run did not ask for it
   LatencyFigures latency;
-  double cut = 0;                // trees with fewer nodes than the policy requested, for lack of rows or pages
-  double recorded = 0;           // forwards that a device recorded for replay; NaN: the lines are older than this count
-  double unrecorded = 0;         // forwards without a recording, which the warm-up had not met; NaN: older lines
-  double tokens_per_second = 0;  // end to end
+  double cut = 0;                       // trees with fewer nodes than the policy requested, for lack of rows or pages
+  double recorded = 0;                  // forwards that a device recorded for replay; NaN: not known
+  double unrecorded = 0;                // forwards without a recording, which the warm-up had not met; NaN: not known
+  double tokens_per_second = 0;         // end to end
   double decode_tokens_per_second = 0;  // of one request, after its first round
   double ttft_ms = 0;                   // to the first token, median over requests
   double ms_per_token = 0;              // time / tokens after the first round, totals over requests
@@ -109,7 +108,7 @@ struct LeftOutTurns {
 };
 
 struct Summary {
-  nlohmann::json line;    // without its repeats
+  Result result;          // without its alternations
   std::string error;      // why there are no figures
   std::string promise;    // exact, lossy, ...
   bool compared = false;  // texts were compared with the baseline's
@@ -129,10 +128,9 @@ struct Summary {
   bool without_speeds = false;  // its times may be those of a busy machine (/measure/busy)
   bool in_shares = false;       // the queue of several places cannot be run again: their intervals are too wide
   Samples samples;
-  // The same while all places of the batch were taken, without filling and draining it; unknown where they never were,
-  // and in older lines.
+  // The same while all places of the batch were taken, without filling and draining it; unknown where they never were.
   Interval steady_speedup;
-  double steady_share = 0;       // of the time of speculation; 0: they never were, NaN: an older line
+  double steady_share = 0;       // of the time of speculation; 0: they never were, NaN: not recorded
   Interval decode_speedup;       // of the rates after each request's first round
   double acceptance_length = 1;  // 1 + accepted / rounds with a draft, as vLLM has it; 1 where nothing was drafted
   double question_speedup = 0;   // mean over prompts of their tokens / seconds, over the baseline's: Spec-Bench
@@ -148,23 +146,23 @@ struct Summary {
   std::vector<PromptFigures> by_prompt;
 
   bool failed() const { return !error.empty(); }
-  const nlohmann::json& run() const { return line.at("run"); }
+  const nlohmann::json& run() const { return result.run; }
 };
 
-// A failed run or a malformed result line is returned with `error` set, so one line does not hide the others; a line
-// without a run document is an Error.
-Summary summarize(const nlohmann::json& line);
+// A failed run, or one of whose measurements no figures can be made, is returned with `error` set, so that one line
+// does not hide the others.
+Summary summarize(const Result& result);
 
 // All lines; of several with one key the last counts.
-std::vector<Summary> summarize(const std::vector<nlohmann::json>& lines);
+std::vector<Summary> summarize(const std::vector<Result>& results);
 
 // Of several lines with one key the last.
-std::vector<const nlohmann::json*> latest(const std::vector<nlohmann::json>& lines);
+std::vector<const Result*> latest(const std::vector<Result>& results);
 
-// Why a line has no figures though it holds no error: it is damaged, or of another version. Empty where it has them.
-std::string damage_of(const nlohmann::json& line);
-// Of all lines that count and cannot be read.
-std::vector<std::string> damages_of(const std::vector<nlohmann::json>& lines);
+// Why a line has no figures though it holds no error. Empty where it has them.
+std::string damage_of(const Result& result);
+// Of all lines that count and have no figures.
+std::vector<std::string> damages_of(const std::vector<Result>& results);
 
 // The figures under their CSV names; unknown ones are null.
 nlohmann::json to_json(const Summary& summary);

@@ -116,7 +116,8 @@ json to_json(const Interval& interval) {
 }
 
 json to_json(const Summary& summary) {
-  json found = summary.line;
+  json found = to_json(summary.result);
+  found.erase("repeats");
   found["promise"] = summary.promise;
   if (summary.failed()) {
     found["error"] = summary.error;

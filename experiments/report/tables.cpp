@@ -59,9 +59,8 @@ std::string notes_of(const Summary& s) {
   if (s.load) note("open loop");
   note(standing(s.speedup));
   if (s.without_speeds) note("no speeds");
-  if (s.line.contains("unfinished"))
-    note(s.line["unfinished"].value("done", json()).dump() + " of " + s.line["unfinished"].value("of", json()).dump() +
-         " alternations");
+  if (const auto& unfinished = s.result.unfinished)
+    note(std::to_string(unfinished->done) + " of " + std::to_string(unfinished->of) + " alternations");
   else if (s.repeats == 1 && !s.without_speeds)
     note(s.prompts_alone ? "prompts alone" : "one alternation");
   if (s.in_shares) note("shares");

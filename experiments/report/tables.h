@@ -28,7 +28,7 @@ struct View {
   Axes axes;
 
   // No lines at all are an Error.
-  explicit View(const std::vector<nlohmann::json>& lines);
+  explicit View(const std::vector<Result>& results);
   static View of(std::vector<Summary> summaries);
   // The origin of the figures: commit, machine, repeats, prompts; and a warning if exact and lossy rows are mixed.
   std::string origin() const;

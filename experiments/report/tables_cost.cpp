@@ -19,10 +19,6 @@ Cell part(double seconds, const SideFigures& side) {
 
 Cell megabytes(double bytes) { return Cell::of(bytes / 1e6, 1); }
 
-std::string text_of(const Summary& s, const char* key) {
-  return s.line.contains(key) && s.line[key].is_string() ? s.line[key].get<std::string>() : "";
-}
-
 struct Figure {
   std::string name;
   Kind kind;
@@ -31,7 +27,7 @@ struct Figure {
 
 // All figures of a run, in CSV. The key comes first, since a failed run has nothing else.
 const std::vector<Figure> kFigures = {
-    {"key", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "key")); }},
+    {"key", Kind::text, [](const Summary& s) { return Cell::of(s.result.key); }},
     {"repeats", Kind::number, [](const Summary& s) { return Cell::of(s.repeats, 0); }},
     {"prompts", Kind::number, [](const Summary& s) { return Cell::of(s.prompts, 0); }},
     {"failed_requests", Kind::number, [](const Summary& s) { return Cell::of(s.failed_requests, 0); }},
@@ -73,7 +69,7 @@ const std::vector<Figure> kFigures = {
     {"promised", Kind::text, [](const Summary& s) { return Cell::of(s.promise); }},
     {"compared_texts", Kind::number, [](const Summary& s) { return Cell::of(s.compared_texts, 0); }},
     {"differing_texts", Kind::number, [](const Summary& s) { return Cell::of(s.differing_texts, 0); }},
-    {"commit", Kind::text, [](const Summary& s) { return Cell::of(text_of(s, "commit")); }}};
+    {"commit", Kind::text, [](const Summary& s) { return Cell::of(s.result.origin.commit); }}};
 
 }  // namespace
 

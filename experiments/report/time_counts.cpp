@@ -1,15 +1,11 @@
 #include "experiments/report/time_counts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "experiments/report/divide.h"
-#include "kernels/error.h"
 
 namespace foretoken {
-
-using nlohmann::json;
 
 namespace {
 
@@ -42,26 +38,6 @@ double TimeCounts::quantile(double share) const {
     if (seen >= wanted) return std::sqrt(begin_of(bin) * begin_of(bin + 1));
   }
   return kUnknown;
-}
-
-json TimeCounts::as_json() const {
-  json found = json::object();
-  for (const auto& [bin, times] : times_) found[std::to_string(bin)] = times;
-  return found;
-}
-
-TimeCounts TimeCounts::of(const json& counts) {
-  if (!counts.is_object()) throw Error("times are no object of bins");
-  TimeCounts found;
-  for (const auto& [key, times] : counts.items()) {
-    int bin = 0;
-    const auto read = std::from_chars(key.data(), key.data() + key.size(), bin);
-    if (read.ec != std::errc() || read.ptr != key.data() + key.size() || !times.is_number_integer() ||
-        times.get<long>() < 0)
-      throw Error("a bin of times '" + key + "' is no number with a count");
-    found.times_[bin] += times.get<long>();
-  }
-  return found;
 }
 
 }  // namespace foretoken

@@ -2,13 +2,14 @@
 // several measurements together. This module must not know which times these are.
 #pragma once
 #include <map>
-
-#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace foretoken {
 
 class TimeCounts {
  public:
+  TimeCounts() = default;
+  explicit TimeCounts(std::map<int, long> by_bin) : times_(std::move(by_bin)) {}
   // Seconds; what is not above 0 counts as a microsecond.
   void add(double seconds, long times = 1);
   TimeCounts& operator+=(const TimeCounts& other);
@@ -16,12 +17,10 @@ class TimeCounts {
   // The time below which this share of the times lies, within 1 %; NaN where there are none.
   double quantile(double share) const;
 
-  // {"bin": times}; bin b begins at 1.01^b microseconds. What is no such object is an Error.
-  nlohmann::json as_json() const;
-  static TimeCounts of(const nlohmann::json& counts);
+  const std::map<int, long>& by_bin() const { return times_; }
 
  private:
-  std::map<int, long> times_;  // by bin
+  std::map<int, long> times_;  // bin b begins at 1.01^b microseconds
 };
 
 }  // namespace foretoken

@@ -44,10 +44,10 @@ json comparable(json run) {
 
 // All lines that are taken together.
 struct Taken {
-  std::vector<const json*> lines;
+  std::vector<const Result*> results;
   ChildAcceptance children;
-  std::vector<TimedSteps> steps;
-  const json& run() const { return lines.front()->at("run"); }
+  std::vector<StepsOfRows> steps;
+  const json& run() const { return results.front()->run; }
 };
 
 // Nodes that are there only where the draft was sure say nothing of a tree that has them always.
@@ -69,28 +69,27 @@ void expect_alike(const json& run, const json& first) {
 }
 
 // Of several lines with one key the last counts, as in tables.
-Taken taken(const std::vector<json>& lines, const std::vector<std::string>& where) {
+Taken taken(const std::vector<Result>& results, const std::vector<std::string>& where) {
   std::vector<Condition> conditions(where.begin(), where.end());
   Taken t;
-  for (const json* line : latest(lines)) {
-    const json run = line->value("run", json::object());
-    if (line->contains("error") || !run.contains("/drafter/shape"_json_pointer)) continue;
-    if (!std::ranges::all_of(conditions, [&](const Condition& c) { return c.holds(run); })) continue;
-    t.lines.push_back(line);
+  for (const Result* result : latest(results)) {
+    if (result->failed() || !result->run.contains("/drafter/shape"_json_pointer)) continue;
+    if (!std::ranges::all_of(conditions, [&](const Condition& c) { return c.holds(result->run); })) continue;
+    t.results.push_back(result);
   }
-  if (t.lines.empty())
+  if (t.results.empty())
     throw Error(std::string("the results have no run of a drafter with a tree of a fixed shape (\"shape\"), as ") +
                 "draft_tree" + (where.empty() ? "" : ", that agrees with --where") +
                 "; `foretoken run experiments/configs/trees.json` writes some");
-  for (const json* line : t.lines) {
-    expect_alike(line->at("run"), t.run());
-    expect_every_node(line->at("run"));
-    for (const json& repeat : line->at("repeats")) {
-      if (!t.children.add(repeat.at("speculative")))
-        throw Error("the run " + line->value("key", "") +
-                    " does not say which children were accepted, since an older version measured it; measure it again "
-                    "into another file");
-      for (const char* side : {"speculative", "baseline"}) read_timed_steps(repeat.at(side), t.steps);
+  for (const Result* result : t.results) {
+    expect_alike(result->run, t.run());
+    expect_every_node(result->run);
+    for (const Alternation& repeat : result->repeats) {
+      if (!t.children.add(repeat.speculative))
+        throw Error("the run " + result->key +
+                    " does not say which children were accepted; measure it again into another file");
+      add_steps(repeat.speculative, t.steps);
+      add_steps(repeat.baseline, t.steps);
     }
   }
   if (const double rounds = t.children.at_all_levels(0).offered; rounds < ChildAcceptance::kEnough)
@@ -248,11 +247,11 @@ json for_programs(const Taken& t, const Chooser& trees) {
           {"document", part_of_document(t, trees)}};
 }
 
-std::string report(const std::vector<json>& lines, const TreeShapeOptions& o) {
+std::string report(const std::vector<Result>& results, const TreeShapeOptions& o) {
   if (o.nodes < 2 || o.nodes > kMaxNodes)
     throw Error("a tree has 2 to " + std::to_string(kMaxNodes) + " nodes, the root included, not " +
                 std::to_string(o.nodes) + "; give --nodes such a number");
-  const Taken t = taken(lines, o.where);
+  const Taken t = taken(results, o.where);
   const Chooser trees(t, o.nodes);
   if (o.format == "json") return for_programs(t, trees).dump(1) + "\n";
   const std::vector<Table> tables{acceptance_table(t), trees_table(trees)};
@@ -266,8 +265,8 @@ std::string report(const std::vector<json>& lines, const TreeShapeOptions& o) {
 
 }  // namespace
 
-std::string tree_shape(const std::vector<json>& lines, const TreeShapeOptions& options) {
-  return of_lines([&] { return report(lines, options); });
+std::string tree_shape(const std::vector<Result>& results, const TreeShapeOptions& options) {
+  return of_lines([&] { return report(results, options); });
 }
 
 }  // namespace foretoken

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
@@ -18,6 +18,6 @@ struct TreeShapeOptions {
 // Tables and a part of a run document with the tree that is predicted to emit the most tokens per second; without step
 // times the one that emits the most tokens per round. Results without runs of trees of a fixed shape, runs that differ
 // in more than shape and policy, too few rounds, or lines of before these counts are an Error.
-std::string tree_shape(const std::vector<nlohmann::json>& lines, const TreeShapeOptions& options);
+std::string tree_shape(const std::vector<Result>& results, const TreeShapeOptions& options);
 
 }  // namespace foretoken

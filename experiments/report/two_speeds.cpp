@@ -8,8 +8,6 @@
 
 namespace foretoken {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr std::size_t kFewest = 24;  // blocks that say anything
@@ -25,15 +23,13 @@ struct Blocks {
                                                   // changes by the second
 };
 
-Blocks blocks_of(const json& repeats, const char* side) {
+Blocks blocks_of(const std::vector<Alternation>& repeats, SideOf side) {
   Blocks all;
-  int rows = 0;
-  for (const json& repeat : repeats) {
-    const json blocks = repeat.at(side).value("step_blocks", json::object());
-    const auto seconds = blocks.value("seconds", std::vector<double>()),
-               contexts = blocks.value("context", std::vector<double>());
-    if (rows == 0) rows = blocks.value("rows", 0);
-    if (blocks.value("rows", 0) != rows) continue;  // a drafter that learns may draft otherwise
+  long rows = 0;
+  for (const Alternation& repeat : repeats) {
+    const auto& [own, steps, seconds, contexts] = (repeat.*side).step_blocks.value_or(BlockTimes{});
+    if (rows == 0) rows = own;
+    if (own != rows) continue;  // a drafter that learns may draft otherwise
     for (std::size_t i = 0; i < std::min(seconds.size(), contexts.size()); ++i) {
       all.logs.push_back(std::log(std::max(seconds[i], kLeastSeconds))), all.contexts.push_back(contexts[i]);
       if (i == 0) continue;
@@ -86,11 +82,12 @@ std::optional<TwoSpeeds> two_speeds(std::span<const double> logs) {
   return found;
 }
 
-json two_speeds_of(const json& repeats) {
-  json found = json::array();
-  for (const char* side : {"baseline", "speculative"})
+std::vector<SideSpeeds> two_speeds_of(const std::vector<Alternation>& repeats) {
+  std::vector<SideSpeeds> found;
+  for (const auto& [name, side] :
+       {std::pair("baseline", &Alternation::baseline), std::pair("speculative", &Alternation::speculative)})
     if (const auto speeds = two_speeds(without_context(blocks_of(repeats, side))))
-      found.push_back({{"side", side}, {"ratio", speeds->ratio}, {"slower", speeds->slower}});
+      found.push_back({name, speeds->ratio, speeds->slower});
   return found;
 }
 

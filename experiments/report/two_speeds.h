@@ -4,10 +4,9 @@
 #pragma once
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
@@ -22,9 +21,9 @@ struct TwoSpeeds {
 // 3/4, the most of any distribution with one mode (a normal one: 2 / pi). None of fewer than 24 times.
 std::optional<TwoSpeeds> two_speeds(std::span<const double> logs);
 
-// The same of each side of a run, from "step_blocks" of all its alternations. What grows with the context is
+// Of each side of a run that had two, from the blocks of all its alternations. What grows with the context is
 // taken off: the growth from one block to the next, in which least absolute deviations leave out changes of the
-// machine. [{"side", "ratio", "slower"}] of the sides that had two.
-nlohmann::json two_speeds_of(const nlohmann::json& repeats);
+// machine.
+std::vector<SideSpeeds> two_speeds_of(const std::vector<Alternation>& repeats);
 
 }  // namespace foretoken

@@ -23,8 +23,7 @@ std::vector<json> runs_of(const std::vector<Summary>& summaries) {
 Axes axes_of(const std::vector<Summary>& summaries) {
   std::set<std::string> named;
   for (const Summary& summary : summaries)
-    if (summary.line.contains("axes") && summary.line["axes"].is_object())
-      for (const auto& [pointer, value] : summary.line["axes"].items()) named.insert(pointer);
+    for (const auto& [pointer, value] : summary.result.axes.items()) named.insert(pointer);
   return Axes(runs_of(summaries), {named.begin(), named.end()});
 }
 
@@ -33,11 +32,9 @@ std::string counted(std::size_t n, const std::string& noun) {
 }
 
 // "NVIDIA H200, a CPU (64 cores)": the device that ran, and its host.
-std::string machine_name(const json& machine) {
-  if (!machine.is_object() || !machine.contains("cpu") || !machine["cpu"].is_string()) return "";
-  const std::string host =
-      machine["cpu"].get<std::string>() + (machine.contains("cores") ? " (" + machine["cores"].dump() + " cores)" : "");
-  const std::string description = machine.value("device", "") == "cuda" ? machine.value("description", "") : "";
+std::string machine_name(const MachineInfo& machine) {
+  const std::string host = machine.cpu + " (" + std::to_string(machine.cores) + " cores)";
+  const std::string description = machine.device == "cuda" ? machine.description : "";
   return (description.empty() ? "" : description.substr(0, description.find(',')) + ", ") + host;
 }
 
@@ -48,7 +45,7 @@ std::string common(const std::set<std::string>& values, const std::string& noun)
 
 }  // namespace
 
-View::View(const std::vector<json>& lines) : View(of(summarize(lines))) {}
+View::View(const std::vector<Result>& results) : View(of(summarize(results))) {}
 
 View View::of(std::vector<Summary> summaries) {
   if (summaries.empty())
@@ -90,9 +87,9 @@ std::string rounds_note(const std::vector<Summary>& cells) {
   long fewest = 0;
   for (const Summary& s : cells) {
     if (s.failed()) continue;
-    const json together = s.line.value("interleaved", json());
-    const bool interleaved = together.is_number_integer() && together > 1;
-    if (interleaved) fewest = rounds == 0 ? together.get<long>() : std::min(fewest, together.get<long>());
+    const long together = s.result.interleaved.value_or(1);
+    const bool interleaved = together > 1;
+    if (interleaved) fewest = rounds == 0 ? together : std::min(fewest, together);
     ++(interleaved ? rounds : others);
   }
   if (rounds == 0) return "";
@@ -144,12 +141,11 @@ std::string speeds_note(const std::vector<Summary>& cells) {
 std::string View::origin() const {
   std::set<std::string> commits, machines, laws;
   std::set<int> repeats, prompts;
-  const auto shared = std::ranges::count_if(
-      cells, [](const Summary& s) { return !s.failed() && s.line.value("shared_baseline", json()) == true; });
+  const auto shared =
+      std::ranges::count_if(cells, [](const Summary& s) { return !s.failed() && s.result.shared_baseline; });
   for (const Summary& s : cells) {
-    const json machine = s.line.value("machine", json::object());
-    if (s.line.contains("commit") && s.line["commit"].is_string()) commits.insert(s.line["commit"]);
-    if (const std::string name = machine_name(machine); !name.empty()) machines.insert(name);
+    commits.insert(s.result.origin.commit);
+    if (s.result.origin.machine) machines.insert(machine_name(*s.result.origin.machine));
     if (s.failed()) continue;
     if (kind_of(s.promise) != "exact" && !s.promise.empty()) laws.insert(s.promise);
     repeats.insert(s.repeats);

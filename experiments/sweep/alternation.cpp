@@ -7,9 +7,10 @@
 
 #include <spdlog/spdlog.h>
 
+#include "experiments/report/date.h"
 #include "experiments/report/load.h"
 #include "experiments/report/machine.h"
-#include "experiments/report/results.h"
+#include "experiments/report/result_fields.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/two_speeds.h"
 #include "experiments/sweep/arrivals.h"
@@ -38,17 +39,17 @@ constexpr Side kSides[] = {Side::baseline, Side::speculative};
 const char* name_of(Side side) { return side == Side::baseline ? "baseline" : "speculative"; }
 
 // If all requests of a side failed, nothing was measured.
-void expect_some(const json& measure, Side side) {
-  const json& requests = measure.at("requests");
-  if (requests.empty() || std::ranges::any_of(requests, [](const json& r) { return !r.contains("failure"); })) return;
+void expect_some(const SideRecord& record, Side side) {
+  const std::vector<RequestRecord>& requests = record.requests;
+  if (requests.empty() || std::ranges::any_of(requests, [](const RequestRecord& r) { return !r.failure; })) return;
   throw Error("all " + std::to_string(requests.size()) + " requests failed (" + name_of(side) +
-              "); the first: " + requests.front()["failure"].get<std::string>());
+              "); the first: " + *requests.front().failure);
 }
 
-class Alternation {
+class Measuring {
  public:
-  Alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench, const std::filesystem::path& beside,
-              const std::function<void(double)>& progress, Baselines* shared)
+  Measuring(const Run& run, int k, const Prepared& prepared, Workbench& bench, const std::filesystem::path& beside,
+            const std::function<void(double)>& progress, Baselines* shared)
       : run_(run.document),
         key_(run.key),
         k_(k),
@@ -75,17 +76,17 @@ class Alternation {
   }
 
   // Both sides into the record; they take turns in being first.
-  void measure_both(json& record) {
+  void measure_both(MeasuredAlternation& alternation) {
     const Clock::time_point start = Clock::now();
-    record["first"] = name_of(kSides[k_ % 2]);
+    alternation.first = name_of(kSides[k_ % 2]);
     for (int turn = 0; turn < 2; ++turn) {
       const Side side = kSides[(k_ + turn) % 2];
-      json measured =
+      MeasuredSide& measured = side == Side::baseline ? alternation.baseline : alternation.speculative;
+      measured =
           shared_ && side == Side::baseline ? shared_->of(run_, [&] { return one(side, turn); }) : one(side, turn);
-      expect_some(measured["measure"], side);
-      record[name_of(side)] = std::move(measured);
+      expect_some(measured.record, side);
     }
-    record["measured_seconds"] = seconds_since(start) - unmeasured_seconds_;
+    alternation.measured_seconds = seconds_since(start) - unmeasured_seconds_;
   }
 
  private:
@@ -109,30 +110,31 @@ class Alternation {
 
   // What a warm measurement begins with, in a closed loop. Prompts are read anew afterwards, as the baseline reads
   // them.
-  json serve_before(Engine& engine, const std::function<void(double)>& progress) {
+  ServedBefore serve_before(Engine& engine, const std::function<void(double)>& progress) {
     const auto begin = Clock::now();
     const Measured served =
         measure(engine, before_, run_["engine"]["batch"].get<int>(), [&](double part) { progress(part / 2); });
     engine.forget_prefixes();
-    expect_some(served.measure, Side::speculative);
+    expect_some(served.record, Side::speculative);
     before_seconds_ = seconds_since(begin);
     const auto failed = std::ranges::count_if(served.failures, [](const std::string& why) { return !why.empty(); });
-    return {{"seconds", served.measure["seconds"]}, {"tokens", served.measure["tokens"]}, {"failed", failed}};
+    return {.seconds = served.record.seconds, .tokens = served.record.tokens, .failed = long(failed)};
   }
 
   // All requests of a side; none of their forwards is recorded where all `were_met`.
   Measured serve(Side side, bool were_met, const std::function<void(double)>& progress) {
     const auto engine = bench_.engine(run_, side, beside_);
     const bool warm = side == Side::speculative && !before_.empty();
-    const json before = warm ? serve_before(*engine, progress) : json();
+    std::optional<ServedBefore> before;
+    if (warm) before = serve_before(*engine, progress);
     const NothingRecorded settled(bench_.backend(run_["engine"]), were_met);
     Measured found = measure(*engine, jobs_, loop_of(run_, jobs_.size(), k_),
                              [&](double part) { progress(warm ? (1 + part) / 2 : part); });
-    if (warm) found.measure["served_before"] = before;
+    found.record.served_before = before;
     return found;
   }
 
-  json one(Side side, int turn) {
+  MeasuredSide one(Side side, int turn) {
     auto begin = Clock::now();
     before_seconds_ = 0;
     Taken taken =
@@ -140,22 +142,22 @@ class Alternation {
                      [&] { unmeasured_seconds_ += seconds_since(std::exchange(begin, Clock::now())); },
                      run_["measure"].value("busy", "refuse") == "accept");
     unmeasured_seconds_ += before_seconds_;  // of what is kept; what was thrown away is counted whole
-    if (taken.measured.measure.contains("notice"))
-      spdlog::warn("{}", taken.measured.measure["notice"].get<std::string>());
+    if (taken.measured.record.notice) spdlog::warn("{}", *taken.measured.record.notice);
     if (k_ == 0 && run_["measure"]["keep_outputs"]) keep_outputs(taken.measured);
-    json outputs = outputs_of(taken.measured);
-    return {{"measure", std::move(taken.measured.measure)},
-            {"outputs", std::move(outputs)},
-            {"thrown_away", std::move(taken.thrown_away)}};
+    for (ThrownAway& thrown : taken.thrown_away) {
+      thrown.side = name_of(side);
+      thrown.repeat = k_;
+    }
+    Outputs outputs = outputs_of(taken.measured);
+    return {std::move(taken.measured.record), std::move(outputs), std::move(taken.thrown_away)};
   }
 
   void keep_outputs(Measured& measured) {
     const auto tokenizer = bench_.tokenizer(target_of(run_), beside_);
-    const std::set<std::size_t> left_out = left_out_of(measured.measure);
-    json& requests = measured.measure["requests"];
+    const std::set<std::size_t> left_out = left_out_of(measured.record);
+    std::vector<RequestRecord>& requests = measured.record.requests;
     for (std::size_t job = 0, i = 0; job < measured.texts.size(); ++job)
-      if (!left_out.contains(job))
-        requests[i++]["output"] = replace_broken_utf8(tokenizer->decode(measured.texts[job]));
+      if (!left_out.contains(job)) requests[i++].output = replace_broken_utf8(tokenizer->decode(measured.texts[job]));
   }
 
   const json& run_;
@@ -170,58 +172,111 @@ class Alternation {
   double unmeasured_seconds_ = 0;  // of what was thrown away, and served before warm measurements
 };
 
-json line_of_run(const Run& run) {
-  return {{"schema", kResultSchema}, {"key", run.key}, {"run", run.document}, {"axes", run.axes}, {"date", utc_now()}};
+Result result_begun(const Run& run) {
+  Result result;
+  result.key = run.key;
+  result.run = run.document;
+  result.axes = run.axes;
+  result.date = utc_now();
+  return result;
 }
 
-// The requests of one side that failed, into the line.
-void note_failures(const json& measure, const char* side, int repeat, json& line) {
-  const json& requests = measure.at("requests");
+// What is added to a result for one side of an alternation: requests that failed, and what was thrown away.
+void note_side(const MeasuredSide& measured, const char* side, int repeat, Result& result) {
+  const std::vector<RequestRecord>& requests = measured.record.requests;
   for (std::size_t i = 0; i < requests.size(); ++i)
-    if (requests[i].contains("failure"))
-      line["failures"].push_back({{"request", i},
-                                  {"prompt", requests[i]["prompt"]},
-                                  {"side", side},
-                                  {"repeat", repeat},
-                                  {"failure", requests[i]["failure"]}});
+    if (requests[i].failure)
+      result.failures.push_back({.request = long(i),
+                                 .prompt = requests[i].prompt,
+                                 .side = side,
+                                 .repeat = repeat,
+                                 .failure = *requests[i].failure});
+  result.thrown_away.insert(result.thrown_away.end(), measured.thrown_away.begin(), measured.thrown_away.end());
 }
 
 }  // namespace
 
-json origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
-  // Builds of changed sources that are not committed have one commit.
-  static const std::string program = fingerprint("/proc/self/exe");
-  const json sources = sources_of(run.document, bench.registries(), beside);
-  return {{"commit", kCommit},
-          {"program", program},
-          {"version", kVersion},
-          {"compiler", kCompiler},
-          {"nvcc", kNvcc[0] ? json(kNvcc) : json()},
-          {"machine", machine_of(bench.backend(run.document["engine"]))},
-          {"sources", sources},
-          {"models", named_models(run.document, bench.registries(), beside, sources)}};
+template <class V, Is<EngineFacts> T> void describe(V& v, T& t) {
+  v("promise", t.promise, "what the verifier promises");
+  v("target", t.target, "the target model");
+  v("compared", t.compared, "whether outputs of both sides must be equal");
+  v("learns", t.learns, "whether the drafter or the policy learns");
 }
 
-json measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,
-                         const std::filesystem::path& beside, const std::function<void(double)>& progress,
-                         Baselines* shared) {
+template <class V, Is<MeasuredSide> T> void describe(V& v, T& t) {
+  v("record", t.record, "what the side did");
+  v("outputs", t.outputs, "a hash of the output of each request");
+  v("thrown_away", t.thrown_away, "measurements that do not count");
+}
+
+template <class V, Is<MeasuredAlternation> T> void describe(V& v, T& t) {
+  v("schema", t.schema, "version of this schema");
+  v("key", t.key, "of its run");
+  v("alternation", t.alternation, "its number, from 0");
+  v("run", t.run, "the complete document of its run");
+  v("axes", t.axes, "values of the sweep's axes, by JSON pointer into the run");
+  v("sweep", t.sweep, "the sweep that measured it");
+  v("origin", t.origin, "with what it was measured");
+  v("engine", t.engine, "what the engine says of itself");
+  v("shared_baseline", t.shared_baseline, "whether the baseline may be that of another run");
+  v("together", t.together, "runs of its round");
+  v("first", t.first, "the side that was measured first");
+  v("began", t.began, "when it began, UTC");
+  v("seconds", t.seconds, "seconds that it took");
+  v("measured_seconds", t.measured_seconds, "seconds without loading, warm-up and what was thrown away");
+  v("baseline", t.baseline, "plain decoding");
+  v("speculative", t.speculative, "speculation");
+}
+
+json to_json(const MeasuredAlternation& alternation) { return described::written(alternation); }
+
+MeasuredAlternation alternation_of(const json& kept) {
+  MeasuredAlternation alternation;
+  described::read(kept, alternation, {});
+  if (!is_date(alternation.began)) throw Error("'began' is not a date");
+  return alternation;
+}
+
+Origin origin_now(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
+  // Builds of changed sources that are not committed have one commit.
+  static const std::string program = fingerprint("/proc/self/exe");
+  Origin origin;
+  origin.commit = kCommit;
+  origin.version = kVersion;
+  origin.compiler = kCompiler;
+  origin.program = program;
+  if (kNvcc[0]) origin.nvcc = kNvcc;
+  origin.machine = machine_of(bench.backend(run.document["engine"]));
+  origin.sources = sources_of(run.document, bench.registries(), beside);
+  origin.models = named_models(run.document, bench.registries(), beside, origin.sources);
+  return origin;
+}
+
+MeasuredAlternation measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,
+                                        const std::filesystem::path& beside,
+                                        const std::function<void(double)>& progress, Baselines* shared) {
   const Clock::time_point start = Clock::now();
-  json record{{"schema", kResultSchema}, {"key", run.key}, {"alternation", k}, {"of", origin_now(run, bench, beside)}};
-  record["of"].update(prepared.engine);
-  if (shared) record["of"]["shared_baseline"] = true;
-  Alternation alternation(run, k, prepared, bench, beside, progress, shared);
-  alternation.warm_up();  // the trace has times as well
+  MeasuredAlternation alternation;
+  alternation.key = run.key;
+  alternation.alternation = k;
+  alternation.run = run.document;
+  alternation.axes = run.axes;
+  alternation.origin = origin_now(run, bench, beside);
+  alternation.engine = prepared.engine;
+  alternation.shared_baseline = shared != nullptr;
+  Measuring measuring(run, k, prepared, bench, beside, progress, shared);
+  measuring.warm_up();  // the trace has times as well
   if (k == 0 && run.document.contains("trace")) {
-    json header = line_of_run(run);
-    header.update(record["of"]);
+    Result header = result_begun(run);
+    header.origin = alternation.origin;
     record_trace(trace_file(run), header, prepared.jobs, bench, beside);
   }
-  record["began"] = utc_now();
-  alternation.measure_both(record);
+  alternation.began = utc_now();
+  measuring.measure_both(alternation);
   // With what the device measured of itself meanwhile.
-  record["of"]["machine"] = machine_of(bench.backend(run.document["engine"]));
-  record["seconds"] = seconds_since(start);
-  return record;
+  alternation.origin.machine = machine_of(bench.backend(run.document["engine"]));
+  alternation.seconds = seconds_since(start);
+  return alternation;
 }
 
 bool wants_more(const json& run, int done, double measured_seconds) {
@@ -233,58 +288,51 @@ double share_done(const json& run, double done, double measured_seconds) {
   return std::min({1.0, share, wanted > 0 ? measured_seconds / wanted : share});
 }
 
-json line_of(const Run& run, const std::vector<json>& alternations) {
-  json line = line_of_run(run);
-  const json& of = alternations.back().at("of");
-  for (const json& alternation : alternations)
-    if (!same_origin(alternation.at("of"), of))
-      throw Error("a file that the run reads, or the machine, changed while it was measured; measure it again");
-  for (const char* field : {"commit", "version", "compiler", "machine", "sources", "promise", "target"})
-    line[field] = of.at(field);
-  for (const char* field : {"nvcc", "models"})
-    if (of.contains(field)) line[field] = of.at(field);  // alternations of an earlier version lack them
-  for (const Side side : kSides)
-    line["outputs"][name_of(side)] = hash_of_outputs(alternations.front().at(name_of(side)).at("outputs"));
-  if (of.contains("shared_baseline")) line["shared_baseline"] = true;
+Result result_of(const Run& run, std::vector<MeasuredAlternation> alternations) {
+  Result result = result_begun(run);
+  const EngineFacts& engine = alternations.back().engine;
+  result.origin = alternations.back().origin;
+  result.promise = engine.promise;
+  result.target = engine.target;
+  result.shared_baseline = alternations.back().shared_baseline;
+  result.outputs = OutputHashes{.baseline = hash_of_outputs(alternations.front().baseline.outputs),
+                                .speculative = hash_of_outputs(alternations.front().speculative.outputs)};
   // In an open loop times decide which requests share a step, so what is cut and what a policy sees may differ.
-  SameAgain same(!of.at("learns").get<bool>() && !rate_of(run.document));
-  Agreement agreement;
-  line["repeats"] = json::array(), line["thrown_away"] = json::array();
-  double seconds = 0;
+  SameAgain same(!engine.learns && !rate_of(run.document));
+  Agreement agreement{.compared = engine.compared};
   for (int k = 0; k < int(alternations.size()); ++k) {
-    const json& record = alternations[std::size_t(k)];
-    json& repeat = line["repeats"].emplace_back(json{{"first", record.at("first")}, {"began", record.at("began")}});
-    agreement.add(record.at("baseline").at("outputs"), record.at("speculative").at("outputs"));
-    for (const Side side : kSides) {
-      const char* name = name_of(side);
-      const json &measured = record.at(name), &measure = measured.at("measure");
-      same.add(measure, measured.at("outputs"), name, k);
-      note_failures(measure, name, k, line);
-      for (json thrown : measured.at("thrown_away")) {
-        thrown.update({{"side", name}, {"repeat", k}});
-        line["thrown_away"].push_back(std::move(thrown));
-      }
-      repeat[name] = measure;
+    MeasuredAlternation& a = alternations[std::size_t(k)];
+    if (!same_origin(a.origin, result.origin))
+      throw Error("a file that the run reads, or the machine, changed while it was measured; measure it again");
+    if (engine.compared) compare_outputs(a.baseline.outputs, a.speculative.outputs, agreement);
+    for (const auto& [name, side] : {std::pair("baseline", &a.baseline), std::pair("speculative", &a.speculative)}) {
+      same.add(*side, name, k);
+      note_side(*side, name, k, result);
     }
-    seconds += record.at("seconds").get<double>();
+    result.repeats.push_back({.first = a.first,
+                              .began = a.began,
+                              .baseline = std::move(a.baseline.record),
+                              .speculative = std::move(a.speculative.record)});
+    result.seconds += a.seconds;
   }
-  line["seconds"] = seconds, line["alternations"] = same.as_json();
-  line["two_speeds"] = two_speeds_of(line["repeats"]);
-  const bool compared = of.at("compared");
-  line["agreement"] = {{"compared", compared},
-                       {"compared_texts", compared ? agreement.compared : 0},
-                       {"differing_texts", compared ? agreement.different : 0}};
-  if (const std::string damage = damage_of(line); !damage.empty()) throw Error(damage);  // no prompt without a failure
-  return line;
+  result.alternations = same.found();
+  result.agreement = agreement;
+  result.two_speeds = two_speeds_of(result.repeats);
+  if (const std::string damage = damage_of(result); !damage.empty())
+    throw Error(damage);  // no prompt without a failure
+  return result;
 }
 
-json failed_line(const Run& run, const std::string& error, double seconds, Workbench& bench,
-                 const std::filesystem::path& beside) {
-  json line = line_of_run(run);
-  line.update({{"commit", kCommit}, {"version", kVersion}, {"compiler", kCompiler}});
-  failure_of([&] { line.update(origin_now(run, bench, beside)); });  // as far as it can be said
-  line["error"] = error, line["seconds"] = seconds;
-  return line;
+Result failed_result(const Run& run, const std::string& error, double seconds, Workbench& bench,
+                     const std::filesystem::path& beside) {
+  Result result = result_begun(run);
+  result.origin.commit = kCommit;
+  result.origin.version = kVersion;
+  result.origin.compiler = kCompiler;
+  failure_of([&] { result.origin = origin_now(run, bench, beside); });  // as far as it can be said
+  result.error = error;
+  result.seconds = seconds;
+  return result;
 }
 
 std::string failure_of(const std::function<void()>& measure) {

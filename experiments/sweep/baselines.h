@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/sweep/kept.h"
+
 namespace foretoken {
 
 // The fields that determine a baseline, as text: all except drafter and policy, the state that they begin from, and
@@ -19,13 +21,13 @@ class Baselines {
  public:
   bool known(const nlohmann::json& run) const { return measured_.contains(baseline_of(run)); }
   // `measure` is called if this round has not measured it yet.
-  nlohmann::json of(const nlohmann::json& run, const std::function<nlohmann::json()>& measure);
+  const MeasuredSide& of(const nlohmann::json& run, const std::function<MeasuredSide()>& measure);
   // One that was measured before.
-  void put(const nlohmann::json& run, nlohmann::json baseline) { measured_[baseline_of(run)] = std::move(baseline); }
+  void put(const nlohmann::json& run, MeasuredSide baseline) { measured_[baseline_of(run)] = std::move(baseline); }
   void clear() { measured_.clear(); }
 
  private:
-  std::map<std::string, nlohmann::json> measured_;
+  std::map<std::string, MeasuredSide> measured_;
 };
 
 }  // namespace foretoken

@@ -1,11 +1,9 @@
-// The sums of one measurement over the reports of its steps, and of its requests over theirs: what a MEASURE of a
-// result line holds but for memory. This module must not know engines or when requests are submitted.
+// The sums of one measurement over the reports of its steps, and of its requests over theirs: a
+// SideRecord but for memory. This module must not know engines or when requests are submitted.
 #pragma once
 #include <map>
 #include <unordered_map>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "experiments/report/time_counts.h"
 #include "experiments/sweep/measure.h"
@@ -41,8 +39,7 @@ class Books {
   Measured close(double wall);
 
  private:
-  void add_requests(nlohmann::json& measure) const;
-  void add_left_out(nlohmann::json& measure) const;
+  void add_requests();
   void start(std::size_t job, Clock::time_point now);
   void place(Service& service, const SequenceReport& report, double waited) const;
   void add_round(std::size_t job, const SequenceReport& report, Clock::time_point now, bool steady);
@@ -56,19 +53,16 @@ class Books {
   std::vector<std::vector<Token>> texts_;
   std::unordered_map<SequenceId, std::size_t> job_of_;
   std::size_t to_submit_ = 0, to_start_ = 0;  // of the requests that first fill the places
-  Phases phases_;
+  SideRecord record_;
   Stops stops_;
   TimeCounts gaps_;  // between a request's rounds
-  double steady_seconds_ = 0, idle_seconds_ = 0;
-  long steady_steps_ = 0;
-  std::vector<long> histogram_, drafted_at_, tested_at_, accepted_at_;
+  SteadyWindow steady_;
+  double idle_seconds_ = 0;
   ChildCounts children_;
   NoDraftCounts no_draft_;
   std::map<int, StepsOfRows> steps_of_rows_;
   StepBlocks blocks_;  // of the steady window
-  long steps_ = 0, rows_ = 0, cut_ = 0, preempted_ = 0, recorded_ = 0, unrecorded_ = 0;
   std::size_t finished_ = 0;
-  int context_ = 0;  // of the conversations of which turns were left out
 };
 
 }  // namespace foretoken

@@ -12,17 +12,17 @@ EngineMemory::EngineMemory(Engine& engine)
 
 void EngineMemory::step(const StepReport& report) { most_pages_ = std::max(most_pages_, report.pages_in_use); }
 
-nlohmann::json EngineMemory::figures() const {
+MemoryUsed EngineMemory::figures() const {
   const MemoryUse use = engine_.host().backend().memory();
   const PagePool& pool = engine_.pool();
-  nlohmann::json scratch;
-  if (use.most > 0) scratch = use.most - before_ + kept_;
-  return {{"target_weights", engine_.target().info().memory()},
-          {"draft_weights", draft_weights()},
-          {"cache", pool.memory().bytes()},
-          {"cache_used", most_pages_ * pool.page_bytes()},
-          {"states_per_token", states_per_token()},
-          {"scratch", scratch}};
+  MemoryUsed found{.target_weights = engine_.target().info().memory(),
+                   .draft_weights = draft_weights(),
+                   .cache = pool.memory().bytes(),
+                   .cache_used = most_pages_ * pool.page_bytes(),
+                   .states_per_token = states_per_token(),
+                   .scratch = std::nullopt};
+  if (use.most > 0) found.scratch = use.most - before_ + kept_;
+  return found;
 }
 
 std::int64_t EngineMemory::states_per_token() const {

@@ -2,8 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include <nlohmann/json.hpp>
-
+#include "experiments/report/result.h"
 #include "framework/engine/engine.h"
 
 namespace foretoken {
@@ -14,12 +13,10 @@ class EngineMemory {
   explicit EngineMemory(Engine& engine);
 
   void step(const StepReport& report);
-  // Bytes: "target_weights" and "draft_weights", embeddings included, each model once and the target's not as a
-  // draft's; "cache": the pool of pages, "cache_used": the most of it that was in use; "states_per_token": what a
-  // token's hidden states take of it in the target's pages; "scratch": the most that steps held besides (activations,
-  // those of replayed forwards too; logits and features, also such as a model kept from an earlier engine;
-  // distributions), null where the device does not count.
-  nlohmann::json figures() const;
+  // Weights with embeddings, each model once and the target's not as a draft's. Scratch: the most that steps held
+  // besides (activations, those of replayed forwards too; logits and features, also such as a model kept from an
+  // earlier engine; distributions).
+  MemoryUsed figures() const;
 
  private:
   std::int64_t draft_weights() const;

@@ -66,14 +66,14 @@ class Estimate {
  public:
   Estimate(Workbench& bench, const SweepOptions& options) : bench_(bench), options_(options) {
     if (!has_file(options.results)) return;
-    for (const json& line : load_with_unfinished(options.results)) {
-      if (line.contains("error") || !damage_of(line).empty()) continue;
-      const json& run = line.at("run");
-      const double alternations = double(line.at("repeats").size());
+    for (const Result& result : load_with_unfinished(options.results)) {
+      if (result.failed() || !damage_of(result).empty()) continue;
+      const double alternations = double(result.repeats.size());
       failure_of([&] {
-        const Amount sum = tokens_of(run);
-        likes_[kind_of_run(run)].push_back(
-            {run.at("drafter").at("name"), line.at("seconds").get<double>() / alternations / sum.generated, sum.mix()});
+        const Amount sum = tokens_of(result.run);
+        likes_[kind_of_run(result.run)].push_back({.drafter = result.run.at("drafter").at("name"),
+                                                   .seconds = result.seconds / alternations / sum.generated,
+                                                   .mix = sum.mix()});
       });
     }
   }
@@ -210,7 +210,7 @@ std::string duration(double seconds) {
 }
 
 std::vector<Expected> estimate(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
-  const std::set<std::string> measured = measured_keys(options.results, bench.registries());
+  const std::set<std::string> measured = measured_keys(options.results);
   const Unfinished unfinished(options.results);
   Estimate model(bench, options);
   std::vector<Expected> found, others;

@@ -42,9 +42,8 @@ bool is_number(const std::string& text) {
 // The file of results, and what it and the files of processes hold together.
 class Gathered {
  public:
-  Gathered(const fs::path& file, const ResultsFile::Identity& identity)
-      : file_(file, identity), unfinished_(file), merged_(identity) {
-    for (json& line : load_results(file)) merged_.add(std::move(line));
+  explicit Gathered(const fs::path& file) : file_(file), unfinished_(file) {
+    for (Result& result : load_results(file)) merged_.add(std::move(result));
     for (const fs::path& part : left_behind()) take(part);
   }
 
@@ -57,8 +56,8 @@ class Gathered {
   void take(const fs::path& part) {
     const JsonLinesFile alone(part, result_lines());  // locked: its process may not have ended
     Unfinished(part).move_all(unfinished_);
-    for (const JsonLine& line : alone.lines())
-      if (merged_.add(line.value)) file_.append(line.value);
+    for (const Result& result : results_of(alone.lines(), part))
+      if (merged_.add(result)) file_.append(result);
     fs::remove(part);
   }
 
@@ -66,7 +65,7 @@ class Gathered {
   void begin(const fs::path& part, const std::vector<Run>& runs) const {
     JsonLinesFile file(part, result_lines());
     for (const Run& run : runs)
-      if (const json* const line = merged_.of(run.key)) file.append(*line);
+      if (const Result* const result = merged_.of(run.key)) file.append(to_json(*result));
     for (const Run& run : runs) unfinished_.move(run.key, Unfinished(part));
   }
 
@@ -190,7 +189,7 @@ SweepOutcome run_on_gpus(const std::vector<Run>& runs, const GpuSweep& sweep) {
     out.refused = out.interrupted ? 0 : int(runs.size());
     return out;
   }
-  Gathered gathered(sweep.results, sweep.identity);
+  Gathered gathered(sweep.results);
   const auto measured = [&](const Run& run) { return gathered.merged().measured(run.key); };
   const int kept = int(std::ranges::count_if(runs, measured));
   {
@@ -204,7 +203,7 @@ SweepOutcome run_on_gpus(const std::vector<Run>& runs, const GpuSweep& sweep) {
   }
   out.interrupted = interrupted();
   for (const Run& run : runs)
-    if (const json* const line = gathered.merged().of(run.key)) out.lines.push_back(*line);
+    if (const Result* const result = gathered.merged().of(run.key)) out.lines.push_back(*result);
   if (const auto left = std::ptrdiff_t(runs.size()) - std::ranges::count_if(runs, measured); left > 0)
     spdlog::warn("{} of {} runs are not measured; the others are in {}, and the same command measures these", left,
                  runs.size(), sweep.results.string());

@@ -22,8 +22,7 @@ struct GpuSweep {
   std::string title = "run";
   bool quiet = false;  // no progress
   bool share_baselines = false;
-  bool keep_going = false;                  // without a rehearsal by the first of them: each rehearses its own runs
-  ResultsFile::Identity identity = key_of;  // by which results of these runs are known
+  bool keep_going = false;  // without a rehearsal by the first of them: each rehearses its own runs
 };
 
 // A process rehearses all runs, and where it refuses any, nothing is measured: `refused` is then all. Starts the

@@ -102,12 +102,12 @@ Measured measure(Engine& engine, const std::vector<Job>& jobs, const Loop& loop,
   }
   // Until the last step ended, as the requests' shares are: what follows it is bookkeeping.
   Measured found = books.close(seconds(last - submissions.start()));
-  found.measure["memory"] = memory.figures();
+  found.record.memory = memory.figures();
   if (const std::string doubt = engine.doubt(); !doubt.empty()) {
-    found.measure["doubt"] = doubt;
+    found.record.doubt = doubt;
     if (!doubted) spdlog::warn("{}", doubt);
   }
-  if (const std::string notice = engine.notice(); !notice.empty()) found.measure["notice"] = notice;
+  if (const std::string notice = engine.notice(); !notice.empty()) found.record.notice = notice;
   return found;
 }
 

@@ -1,17 +1,15 @@
-// Serves one workload with one engine and records the MEASURE of a result line. In a closed loop a request arrives when
+// Serves one workload with one engine and records one side of a result line. In a closed loop a request arrives when
 // another ends, so latencies include no queueing; in an open loop it arrives at a time of its own, from which its
 // latencies count, and time in which nothing runs is idle. The turns of a conversation follow one another; those
-// for which the model's context has no room are left out, and named: {"left_out": {"context": TOKENS, "turns": [{"job",
-// "prompt", "turn"}]}}. Two windows are measured: end to end, and steady, while all places are taken, from when the
-// first requests have all emitted. What the drafter has to say (Drafter::notice) stands under "notice"; the caller
-// tells the user, who is not to hear of every warm-up.
+// for which the model's context has no room are left out, and named. Two windows are measured: end to end, and steady,
+// while all places are taken, from when the first requests have all emitted. What the drafter has to say
+// (Drafter::notice) stands under "notice"; the caller tells the user, who is not to hear of every warm-up.
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "experiments/report/result.h"
 #include "experiments/sweep/arrivals.h"
 #include "framework/engine/engine.h"
 
@@ -28,7 +26,7 @@ struct Job {
 };
 
 struct Measured {
-  nlohmann::json measure;
+  SideRecord record;
   std::vector<std::vector<Token>> texts;  // generated tokens, in the order of the jobs
   std::vector<std::string> failures;      // why a job has no output: it failed, or its turn was left out; empty: it has
 };

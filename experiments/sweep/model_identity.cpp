@@ -46,7 +46,7 @@ std::string commit_in_config(const fs::path& directory) {
 
 }  // namespace
 
-json model_identity(const fs::path& path) {
+ModelIdentity model_identity(const fs::path& path) {
   std::error_code ignored;
   // As it is named, not where links lead: a file of the cache is a link to a blob.
   const fs::path absolute = (fs::absolute(path, ignored) / "").lexically_normal().parent_path();
@@ -55,9 +55,7 @@ json model_identity(const fs::path& path) {
   std::string name = file ? name_in_file(path) : cached, revision = cached.empty() ? "" : absolute.filename().string();
   if (name.empty()) name = replace_broken_utf8(absolute.filename().string());
   if (revision.empty() && !file) revision = commit_in_config(path);
-  json identity{{"name", name}};
-  if (!revision.empty()) identity["revision"] = revision;
-  return identity;
+  return {.name = name, .revision = revision.empty() ? std::nullopt : std::optional(revision), .hash = std::nullopt};
 }
 
 }  // namespace foretoken

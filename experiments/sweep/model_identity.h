@@ -2,14 +2,14 @@
 #pragma once
 #include <filesystem>
 
-#include <nlohmann/json_fwd.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
-// {"name", "revision"} of a model's directory or GGUF file. The name: "org/name" where the directory is a snapshot in
+// Name and revision of a model's directory or GGUF file. The name: "org/name" where the directory is a snapshot in
 // the cache of Hugging Face, "general.name" of a GGUF file, else that of the directory or file. The revision: that of
 // the snapshot, or "_commit_hash" of config.json; absent where neither is there. A file that cannot be read as what it
 // should be has its name alone.
-nlohmann::json model_identity(const std::filesystem::path& path);
+ModelIdentity model_identity(const std::filesystem::path& path);
 
 }  // namespace foretoken

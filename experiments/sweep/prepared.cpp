@@ -26,10 +26,10 @@ Prepared prepare(const Run& run, Workbench& bench, const std::filesystem::path& 
   std::vector<Job> jobs = jobs_of(document, bench, beside), before = jobs_before(document, jobs, bench, beside);
   return {std::move(jobs),
           std::move(before),
-          {{"promise", engine->soundness().promise},
-           {"target", {{"name", target.name}, {"vocab", target.vocab}, {"weight_bytes", target.weight_bytes}}},
-           {"compared", comparable(document, engine->soundness())},
-           {"learns", engine->learns()}}};
+          {.promise = engine->soundness().promise,
+           .target = {.name = target.name, .vocab = target.vocab, .weight_bytes = target.weight_bytes},
+           .compared = comparable(document, engine->soundness()),
+           .learns = engine->learns()}};
 }
 
 }  // namespace foretoken

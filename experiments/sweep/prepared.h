@@ -3,18 +3,24 @@
 #include <filesystem>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "experiments/report/result.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 
+// What an engine says of itself.
+struct EngineFacts {
+  std::string promise;
+  Target target;
+  bool compared = false;  // outputs, with the baseline's
+  bool learns = false;
+};
+
 struct Prepared {
   std::vector<Job> jobs, before;  // `before`: served before speculation is measured with `jobs`
-  nlohmann::json engine;  // what it says of itself: {"promise", "target", "compared" (outputs, with the baseline's),
-                          // "learns"}
+  EngineFacts engine;
 };
 
 // Made once in a process. A failure of the run is an Error.

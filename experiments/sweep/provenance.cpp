@@ -29,8 +29,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kBlock = 4 << 20;     // bytes that are hashed alone
-constexpr const char* kEveryByte = "xxh3:";  // hashes without it are of an earlier version, which saw less
+constexpr std::int64_t kBlock = 4 << 20;  // bytes that are hashed alone
+constexpr const char* kHash = "xxh3:";
 constexpr const char* kAgain = "; to measure again name another file with --results";
 
 std::uint64_t hash_of(const void* bytes, std::size_t count) { return XXH3_64bits(bytes, count); }
@@ -109,15 +109,16 @@ template <class T> void add_options(const json& owner, const Registry<T>& regist
 std::string fingerprint(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return "";
-  if (!fs::is_directory(path, error)) return kEveryByte + text_of(hash_of_file(path));
+  if (!fs::is_directory(path, error)) return kHash + text_of(hash_of_file(path));
   std::map<std::string, std::uint64_t> files;
   for (const fs::path& file : files_of_model(path)) files[file.filename().string()] = hash_of_file(file);
   std::string all;
   for (const auto& [name, hash] : files) all += name + ":" + text_of(hash) + "\n";
-  return kEveryByte + text_of(hash_of(all.data(), all.size()));
+  return kHash + text_of(hash_of(all.data(), all.size()));
 }
 
-json named_models(const json& run, const Registries& registries, const fs::path& beside, const json& sources) {
+std::map<std::string, ModelIdentity> named_models(const json& run, const Registries& registries, const fs::path& beside,
+                                                  const std::map<std::string, std::string>& sources) {
   std::vector<ModelChoice> models;
   if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
     models.push_back(ModelChoice::read(target["model"], target.value("inflate", json())));
@@ -126,24 +127,24 @@ json named_models(const json& run, const Registries& registries, const fs::path&
   };
   add(registries.drafters.files(run["drafter"])), add(registries.policies.files(run["policy"]));
   add(registries.verifiers.files(run["verifier"]));
-  json found = json::object();
+  std::map<std::string, ModelIdentity> found;
   for (const ModelChoice& choice : models) {
     const std::string& path = choice.directory;
     if (path.empty() || !sources.contains(path)) continue;
     found[path] = model_identity(locate(path, beside));
-    found[path]["hash"] = sources[path];
+    found[path].hash = sources.at(path);
   }
   return found;
 }
 
-json sources_of(const json& run, const Registries& registries, const fs::path& beside) {
+std::map<std::string, std::string> sources_of(const json& run, const Registries& registries, const fs::path& beside) {
   std::vector<std::string> paths{run["workload"]["prompts"]};
   if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
     add_model(ModelChoice::read(target["model"], target.value("inflate", json())), beside, paths);
   add_options(run["drafter"], registries.drafters, beside, paths);
   add_options(run["policy"], registries.policies, beside, paths);
   add_options(run["verifier"], registries.verifiers, beside, paths);
-  json found = json::object();
+  std::map<std::string, std::string> found;
   for (const std::string& path : paths)
     if (const std::string print = fingerprint(locate(path, beside)); !print.empty()) found[path] = print;
   return found;
@@ -151,23 +152,20 @@ json sources_of(const json& run, const Registries& registries, const fs::path& b
 
 namespace {
 
-std::string name_of(const json& cpu) { return cpu.is_string() ? cpu.get<std::string>() : "unknown"; }
-
 // Without what a device learned of itself meanwhile, which follows a semicolon.
-std::string description_of(const json& machine) {
-  const std::string all = name_of(machine.value("description", json()));
-  return all.substr(0, all.find(';'));
+std::string description_of(const MachineInfo& machine) {
+  return machine.description.substr(0, machine.description.find(';'));
 }
 
 }  // namespace
 
-bool same_origin(const json& a, const json& b) {
-  const auto of = [](json origin) {
-    if (origin["machine"].is_object()) {
-      origin["machine"]["description"] = description_of(origin["machine"]);
-      for (const char* varies : {"clocks_mhz", "power_limit_watts"}) origin["machine"].erase(varies);
-    }
-    return json{origin["commit"], origin["program"], origin["compiler"], origin["machine"], origin["sources"]};
+bool same_origin(const Origin& a, const Origin& b) {
+  const auto of = [](const Origin& o) {
+    MachineInfo machine = o.machine.value_or(MachineInfo{});
+    machine.description = description_of(machine);
+    machine.clocks_mhz.reset();
+    machine.power_limit_watts.reset();
+    return std::tuple(o.commit, o.program, o.compiler, to_json(machine), o.sources);
   };
   return of(a) == of(b);
 }
@@ -180,12 +178,11 @@ class Differences {
   Differences(const fs::path& beside, const std::string& commit) : beside_(beside), commit_(commit) {}
 
   // Whether the result was measured with other contents. `here`: the machine that would measure it now.
-  bool add(const json& origin, const json& here) {
-    if (origin["commit"] != commit_) ++kept_["by another commit than " + commit_];
-    if (origin["machine"].is_object()) add_machine(origin["machine"], here);
+  bool add(const Origin& origin, const MachineInfo& here) {
+    if (origin.commit != commit_) ++kept_["by another commit than " + commit_];
+    if (origin.machine) add_machine(*origin.machine, here);
     bool changed = false;
-    if (origin["sources"].is_object())
-      for (const auto& [path, print] : origin["sources"].items()) changed |= add(path, print);
+    for (const auto& [path, print] : origin.sources) changed |= add(path, print);
     return changed;
   }
 
@@ -202,22 +199,19 @@ class Differences {
   }
 
  private:
-  void add_machine(const json& machine, const json& here) {
-    if (machine.value("cpu", json()) != here["cpu"] || machine.value("cores", json()) != here["cores"]) {
-      ++kept_["on another machine (" + name_of(machine.value("cpu", json())) + ", " +
-              machine.value("cores", json()).dump() + " cores)"];
-    } else if (machine.contains("description") && here.contains("description") &&
-               description_of(machine) != description_of(here)) {
+  void add_machine(const MachineInfo& machine, const MachineInfo& here) {
+    if (machine.cpu != here.cpu || machine.cores != here.cores) {
+      ++kept_["on another machine (" + machine.cpu + ", " + std::to_string(machine.cores) + " cores)"];
+    } else if (!here.description.empty() && description_of(machine) != description_of(here)) {
       ++kept_["on another device (" + description_of(machine) + ")"];
     }
   }
 
-  bool add(const std::string& path, const json& print) {
+  bool add(const std::string& path, const std::string& then) {
     if (!prints_.contains(path)) prints_[path] = fingerprint(locate(path, beside_));
-    const std::string now = prints_[path], then = print.is_string() ? print.get<std::string>() : "";
+    const std::string now = prints_[path];
     if (now == then) return false;
     if (now.empty()) return ++kept_["with " + path + ", which is not there any more,"], false;
-    if (!then.starts_with(kEveryByte)) return ++kept_["by a version that did not see all contents of " + path], false;
     return ++changed_["with other contents of " + path], true;
   }
 
@@ -227,10 +221,7 @@ class Differences {
   std::map<std::string, long> kept_, changed_;  // how many results, by what is different
 };
 
-// "cuda"; empty where a line, or a machine that has no such device, does not say.
-std::string device_of(const json& machine) { return machine.is_object() ? machine.value("device", "") : ""; }
-
-json machine_of_run(const Run& run, const std::function<json(const json& engine)>& machine_here) {
+MachineInfo machine_of_run(const Run& run, const std::function<MachineInfo(const json& engine)>& machine_here) {
   try {
     return machine_here(run.document.value("engine", json()));
   } catch (const Error&) {  // each run that needs it says so
@@ -241,31 +232,30 @@ json machine_of_run(const Run& run, const std::function<json(const json& engine)
 }  // namespace
 
 Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const fs::path& beside,
-                   const std::string& commit, const std::function<json(const json& engine)>& machine_here) {
+                   const std::string& commit, const std::function<MachineInfo(const json& engine)>& machine_here) {
   Origins found;
   Differences differences(beside, commit);
   const Run* elsewhere = nullptr;  // a result of another kind of device
   std::size_t kept = 0;
-  std::map<std::string, json> machines;  // by the "engine" of runs
+  std::map<std::string, MachineInfo> machines;  // by the "engine" of runs
   for (const Run& run : runs) {
     if (!file.has(run.key)) continue;
-    const json& origin = file.origin_of(run.key);
+    const Origin& origin = file.origin_of(run.key);
     const std::string engine = run.document.value("engine", json()).dump();
     if (!machines.contains(engine)) machines[engine] = machine_of_run(run, machine_here);
-    const json& here = machines[engine];
+    const MachineInfo& here = machines[engine];
     if (differences.add(origin, here)) {
       found.changed.insert(run.key);
       continue;
     }
     ++kept;
-    if (device_of(origin["machine"]) != "" && device_of(here) != "" && device_of(origin["machine"]) != device_of(here))
-      elsewhere = &run;
+    if (origin.machine && here.device != "" && origin.machine->device != here.device) elsewhere = &run;
   }
   if (elsewhere && kept < runs.size())
     throw Error("results in " + file.path().string() + " were measured on the device " +
-                device_of(file.origin_of(elsewhere->key)["machine"]) +
+                file.origin_of(elsewhere->key).machine->device +
                 ", but \"device\": " + shown(elsewhere->document["engine"]["device"]) + " is " +
-                device_of(machine_of_run(*elsewhere, machine_here)) +
+                machine_of_run(*elsewhere, machine_here).device +
                 " here, so that the file would hold both; name another file with --results, or a device in the run");
   found.sentences = differences.sentences(file.path());
   return found;

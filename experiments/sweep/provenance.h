@@ -4,6 +4,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,23 +16,24 @@
 
 namespace foretoken {
 
-// {path as the run names it: fingerprint} of all that a complete run reads: its prompts, its models, directories that
-// give a shape, and files that a drafter, a policy or a verifier takes as an option. What is absent is left out.
-nlohmann::json sources_of(const nlohmann::json& run, const Registries& registries, const std::filesystem::path& beside);
+// The fingerprint, by the path as the run names it, of all that a complete run reads: its prompts, its models,
+// directories that give a shape, and files that a drafter, a policy or a verifier takes as an option. What is absent is
+// left out.
+std::map<std::string, std::string> sources_of(const nlohmann::json& run, const Registries& registries,
+                                              const std::filesystem::path& beside);
 
-// {path as the run names it: {"name", "revision", "hash"}} of its models (model_identity()), with their fingerprints in
-// `sources`.
-nlohmann::json named_models(const nlohmann::json& run, const Registries& registries,
-                            const std::filesystem::path& beside, const nlohmann::json& sources);
+// The identities of its models (model_identity()), by the path as the run names it, with their hashes in `sources`.
+std::map<std::string, ModelIdentity> named_models(const nlohmann::json& run, const Registries& registries,
+                                                  const std::filesystem::path& beside,
+                                                  const std::map<std::string, std::string>& sources);
 
 // A hash of every byte of a file; of a model directory those of all its files that are read: configuration, generation
 // configuration, tokenizer, chat template, index, weights. Empty where nothing is. A file costs one reading, by all
 // cores, once in a process as long as it is the same (inode, size, times of modification and of change).
 std::string fingerprint(const std::filesystem::path& path);
 
-// Whether two measurements, each with its "commit", "compiler", "machine" and "sources", may be alternations of one
-// run. Clocks change while they are made.
-bool same_origin(const nlohmann::json& a, const nlohmann::json& b);
+// Whether two measurements may be alternations of one run. Clocks change while they are made.
+bool same_origin(const Origin& a, const Origin& b);
 
 struct Origins {
   std::set<std::string> changed;       // keys of results that were measured with other contents
@@ -42,6 +44,6 @@ struct Origins {
 // its run would take now, is an Error: "auto" would put both into one file.
 Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const std::filesystem::path& beside,
                    const std::string& commit,
-                   const std::function<nlohmann::json(const nlohmann::json& engine)>& machine_here);
+                   const std::function<MachineInfo(const nlohmann::json& engine)>& machine_here);
 
 }  // namespace foretoken

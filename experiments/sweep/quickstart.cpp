@@ -26,9 +26,9 @@ constexpr double kLoading = 0.1;  // of the time: engines, warm-ups, tables
 // On a device without invariant numerics outputs may differ where two tokens are nearly equally probable.
 void tell_agreement(const SweepOutcome& outcome) {
   long compared = 0, different = 0;
-  for (const json& line : outcome.lines) {
-    compared += line["agreement"]["compared_texts"].get<long>();
-    different += line["agreement"]["differing_texts"].get<long>();
+  for (const Result& result : outcome.lines) {
+    compared += result.agreement->compared_texts;
+    different += result.agreement->differing_texts;
   }
   if (different == 0)
     spdlog::info("every greedy output equals plain decoding's, token for token");

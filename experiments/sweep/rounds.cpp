@@ -109,20 +109,20 @@ void Rounds::resume(Course& course) {
   const std::string& key = course.run.key;
   const int count = unfinished_.count(key);
   if (count == 0) return unfinished_.drop(key);  // later ones than a damaged first are of another sweep
-  json now;
+  Origin now;
   const bool known = failure_of([&] { now = origin_now(course.run, bench_, options_.beside); }).empty();
   for (; course.done < count; ++course.done) {
-    const json alternation = unfinished_.at(key, course.done);
-    const bool complete = is_alternation(alternation);
-    if (!complete || (known && !same_origin(alternation.at("of"), now))) {
-      spdlog::warn("{}: {} alternations of an earlier sweep are measured again, since {}", label_of(course.run), count,
-                   complete ? "the program, the machine or a file that the run reads has changed"
-                            : "one of them is damaged, or of an earlier version");
+    MeasuredAlternation alternation;
+    const bool complete = failure_of([&] { alternation = alternation_of(unfinished_.at(key, course.done)); }).empty();
+    if (!complete || (known && !same_origin(alternation.origin, now))) {
+      spdlog::warn(
+          "{}: {} alternations of an earlier sweep are measured again, since {}", label_of(course.run), count,
+          complete ? "the program, the machine or a file that the run reads has changed" : "one of them is damaged");
       unfinished_.drop(key);
       course = {course.run};
       return;
     }
-    course.measured += alternation.at("measured_seconds").get<double>();
+    course.measured += alternation.measured_seconds;
   }
 }
 
@@ -156,13 +156,13 @@ void Rounds::round(int k, const std::function<bool(const Run&)>& chosen,
 
 void Rounds::restore_baselines(int k) {
   for (const Course& c : courses_)
-    if (!c.over && c.done > k) baselines_.put(c.run.document, unfinished_.at(c.run.key, k).at("baseline"));
+    if (!c.over && c.done > k) baselines_.put(c.run.document, alternation_of(unfinished_.at(c.run.key, k)).baseline);
 }
 
 void Rounds::next(Course& course, int together, const std::function<void(const Run&)>& progress) {
   const auto start = std::chrono::steady_clock::now();
   progress(course.run);
-  json alternation;
+  MeasuredAlternation alternation;
   const std::string error = failure_of([&] {
     if (!course.prepared)
       course.prepared = std::make_shared<const Prepared>(prepare(course.run, bench_, options_.beside));
@@ -176,35 +176,34 @@ void Rounds::next(Course& course, int together, const std::function<void(const R
   });
   course.part = 0;
   if (!error.empty()) return fail(course, error, seconds_since(start));
-  alternation["together"] = together;
-  alternation["run"] = course.run.document;
-  alternation["axes"] = course.run.axes;
-  if (!options_.sweep.empty()) alternation["sweep"] = options_.sweep;
-  ++course.done, course.measured += alternation.at("measured_seconds").get<double>();
-  if (course.wants_more()) return unfinished_.add(alternation);
-  std::vector<json> all = unfinished_.of(course.run.key, course.done - 1);
+  alternation.together = together;
+  if (!options_.sweep.empty()) alternation.sweep = options_.sweep;
+  ++course.done;
+  course.measured += alternation.measured_seconds;
+  if (course.wants_more()) return unfinished_.add(to_json(alternation));
+  std::vector<MeasuredAlternation> all;
+  for (int k = 0; k + 1 < course.done; ++k) all.push_back(alternation_of(unfinished_.at(course.run.key, k)));
   all.push_back(std::move(alternation));
-  finish(course, all);
+  finish(course, std::move(all));
 }
 
 // Its line takes the place of its alternations.
-void Rounds::finish(Course& course, const std::vector<json>& alternations) {
-  json line;
-  const std::string error = failure_of([&] { line = line_of(course.run, alternations); });
+void Rounds::finish(Course& course, std::vector<MeasuredAlternation> alternations) {
+  const int together = std::ranges::min_element(alternations, {}, &MeasuredAlternation::together)->together;
+  Result result;
+  const std::string error = failure_of([&] { result = result_of(course.run, std::move(alternations)); });
   if (!error.empty()) {
     fail(course, error, 0);
   } else {
-    for (const json& a : alternations)
-      line["interleaved"] =
-          std::min(line.value("interleaved", a.at("together").get<int>()), a.at("together").get<int>());
-    file_.append(line);
+    result.interleaved = together;
+    file_.append(result);
     end(course);
   }
   unfinished_.drop(course.run.key);
 }
 
 void Rounds::fail(Course& course, const std::string& error, double seconds) {
-  file_.append(failed_line(course.run, error, seconds, bench_, options_.beside));
+  file_.append(failed_result(course.run, error, seconds, bench_, options_.beside));
   failed_(course.run, error);
   end(course);
 }

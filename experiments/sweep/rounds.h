@@ -74,7 +74,7 @@ class Rounds {
   // Alternation k of the runs that lack it, and of which `chosen` holds.
   void round(int k, const std::function<bool(const Run&)>& chosen, const std::function<void(const Run&)>& progress);
   void next(Course& course, int together, const std::function<void(const Run&)>& progress);
-  void finish(Course& course, const std::vector<nlohmann::json>& alternations);
+  void finish(Course& course, std::vector<MeasuredAlternation> alternations);
   void end(Course& course);
   void fail(Course& course, const std::string& error, double seconds);
 

@@ -248,30 +248,11 @@ json complete_run(const json& document, const Registries& registries, const std:
   run["plugins"] = plugins_used(run, registries);
   normalize(run);
   expect_consistent(run, where);
-  // As results name their runs that are older than the key.
+  // One run has one name: the default is not written.
   if (run["workload"].value("date", "") == "2024-07-26") run["workload"].erase("date");
   expect_loop(run, where);
   expect_start(run, registries, where);
   return run;
-}
-
-std::string identity_of(const json& run, const Registries& registries) {
-  json whole = run;
-  for (const RunKey& k : run_keys()) {
-    const json::json_pointer at(k.pointer);
-    if (k.later && whole.contains(at.parent_pointer()) && !whole.contains(at)) whole[at] = k.standard;
-  }
-  try {
-    const auto complete = [&](const char* component, const auto& registry) {
-      if (whole.contains(component)) whole[component] = registry.complete(whole[component]);
-    };
-    complete("drafter", registries.drafters);
-    complete("policy", registries.policies);
-    complete("verifier", registries.verifiers);
-  } catch (const Error&) {
-    return key_of(run);  // of a plugin that is not loaded, or of an option that is no more
-  }
-  return key_of(whole);
 }
 
 std::vector<std::string> plugins_of(const json& document) {

@@ -24,8 +24,6 @@ struct RunKey {
   std::vector<std::string> choices;   // of a string; empty: any
   bool above = false, below = false;  // `least`, `most` are out of range themselves
   bool left_out = false;              // a complete run lacks it where it is null
-  bool later = false;  // added to the schema later; its default is what runs did before, so that a result that lacks it
-                       // is one of the default
 };
 
 // All keys, in the order of the tables of the documentation.
@@ -39,11 +37,6 @@ std::string range_of(const RunKey& key);
 // An unknown key (with the nearest known one), a missing or ill-typed value or one out of range is an Error that names
 // it; `where` names the document.
 nlohmann::json complete_run(const nlohmann::json& document, const Registries& registries, const std::string& where);
-
-// The key (key_of) by which a result is known to a sweep: that of its run with the keys and the components' options
-// that it lacks since they were added later, at their defaults. An option that is added to a component must have as
-// default what the component did before. A document that cannot be completed so has its own key.
-std::string identity_of(const nlohmann::json& run, const Registries& registries);
 
 // The paths under "plugins" of a run or of the base of a sweep, before it is completed.
 std::vector<std::string> plugins_of(const nlohmann::json& document);

@@ -47,18 +47,14 @@ RunKey number(const char* pointer, json standard, double least, double most, con
               bool below = false) {
   return {pointer, "number", standard, meaning, false, false, least, most, {}, above, below};
 }
-// Absent in complete runs that do not give it, so these keep the names that they had before there was this key.
-RunKey added(const char* pointer, double least, double most, const char* meaning, bool above = false) {
+// Absent in complete runs that do not give it.
+RunKey number_or_none(const char* pointer, double least, double most, const char* meaning, bool above = false) {
   return {pointer, "number", nullptr, meaning, false, true, least, most, {}, above, false, true};
 }
-RunKey added_integer(const char* pointer, double least, double most, const char* meaning) {
+RunKey integer_or_none(const char* pointer, double least, double most, const char* meaning) {
   return {pointer, "integer", nullptr, meaning, false, true, least, most, {}, false, false, true};
 }
-RunKey later(RunKey key) {
-  key.later = true;
-  return key;
-}
-RunKey added_choice(const char* pointer, const char* meaning, std::vector<std::string> choices) {
+RunKey choice_or_none(const char* pointer, const char* meaning, std::vector<std::string> choices) {
   return {pointer, "string", nullptr, meaning, false, true, -1e300, 1e300, std::move(choices), false, false, true};
 }
 RunKey share(const char* pointer, const char* meaning) {
@@ -161,9 +157,9 @@ std::vector<RunKey> keys_of_workload() {
            "JSON lines or a JSON list, plain, .gz or .xz, with `prompt` or `turns` (a conversation), and `category` "
            "where there is one; or, as they are published: Spec-Bench, MT-bench, SPEED-Bench, Arena-Hard, HumanEval, "
            "GSM8K, MBPP"),
-      added_integer("/workload/prompt_tokens", 1, 1e7,
-                    "tokens of every prompt, its chat form included: longer ones are cut, to shorter ones further "
-                    "prompts of the file are joined; null: as they are"),
+      integer_or_none("/workload/prompt_tokens", 1, 1e7,
+                      "tokens of every prompt, its chat form included: longer ones are cut, to shorter ones further "
+                      "prompts of the file are joined; null: as they are"),
       chat("/workload/chat",
            "form in which a prompt is put to a chat model; auto: the template of the target's directory or GGUF "
            "file; none: as it is"),
@@ -171,19 +167,19 @@ std::vector<RunKey> keys_of_workload() {
       day("/workload/date",
           "day that a chat template takes for today, YYYY-MM-DD; null: 2024-07-26, so that a prompt is the same "
           "tomorrow"),
-      later(integer("/workload/turns", 1, 0, 1000,
-                    "turns of a conversation that are served, as far as the target's context has room; 0: all of "
-                    "them")),
+      integer("/workload/turns", 1, 0, 1000,
+              "turns of a conversation that are served, as far as the target's context has room; 0: all of "
+              "them"),
       integer("/workload/limit", 0, 0, kMany,
               "prompts taken, spread evenly over the categories, but at least as many as six requests for each place "
               "of the batch need; 0: all"),
-      later(integer("/workload/skip", 0, 0, kMany,
-                    "prompts left out before the first that is taken, so that what is chosen by one run is measured by "
-                    "another on other prompts: at least as many as that one served")),
+      integer("/workload/skip", 0, 0, kMany,
+              "prompts left out before the first that is taken, so that what is chosen by one run is measured by "
+              "another on other prompts: at least as many as that one served"),
       integer("/workload/repeats", 1, 1, 1000,
               "how often each prompt is served, every time with other draws; a drafter that learns from requests meets "
               "the answers again"),
-      added_choice(
+      choice_or_none(
           "/workload/start",
           "what a drafter or policy that learns has seen when a measurement begins; cold: what its files hold; "
           "warm: it has also served the same requests once, with other draws; others: it has also served the prompts "
@@ -205,15 +201,17 @@ std::vector<RunKey> keys_of_workload() {
 // When requests arrive.
 std::vector<RunKey> keys_of_arrivals() {
   return {
-      added("/workload/rate", 0.001, 1e6,
-            "requests that arrive per second, an open loop: a Poisson process, of the same arrivals for both sides; "
-            "null: a request arrives when another ends, a closed loop"),
-      added("/workload/ttft_limit", 0, kMany,
-            "seconds from a request's arrival to its first token that count for goodput, with a rate; null: no limit",
-            true),
-      added("/workload/tpot_limit", 0, kMany,
-            "seconds per token after a request's first round that count for goodput, with a rate; null: no limit",
-            true),
+      number_or_none(
+          "/workload/rate", 0.001, 1e6,
+          "requests that arrive per second, an open loop: a Poisson process, of the same arrivals for both sides; "
+          "null: a request arrives when another ends, a closed loop"),
+      number_or_none(
+          "/workload/ttft_limit", 0, kMany,
+          "seconds from a request's arrival to its first token that count for goodput, with a rate; null: no limit",
+          true),
+      number_or_none(
+          "/workload/tpot_limit", 0, kMany,
+          "seconds per token after a request's first round that count for goodput, with a rate; null: no limit", true),
   };
 }
 
@@ -225,14 +223,13 @@ std::vector<RunKey> keys_of_measure() {
       boolean(
           "/measure/warmup", true,
           "serve a few short requests unmeasured first; on a GPU all requests once, and record no forward after them"),
-      later(boolean(
+      boolean(
           "/measure/keep_outputs", false,
-          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored")),
-      later(
-          choice("/measure/busy",
-                 "a machine on which the process gets no processor for a while; refuse: measure again, and fail the "
-                 "third time; accept: for acceptance or a trace alone, every measurement counts and no speed is shown",
-                 {"refuse", "accept"})),
+          "keep the generated texts of both sides with the first alternation's requests, so that they can be scored"),
+      choice("/measure/busy",
+             "a machine on which the process gets no processor for a while; refuse: measure again, and fail the third "
+             "time; accept: for acceptance or a trace alone, every measurement counts and no speed is shown",
+             {"refuse", "accept"}),
       trace(
           "/trace",
           "file of an acceptance trace, which is recorded beside the measurement; or {\"file\": FILE, \"dense\": true, "

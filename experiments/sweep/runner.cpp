@@ -27,31 +27,30 @@ namespace foretoken {
 
 using nlohmann::json;
 
-json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-                 const std::function<void(double)>& progress) {
+Result measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
+                   const std::function<void(double)>& progress) {
   const auto start = std::chrono::steady_clock::now();
-  json line;
+  Result result;
   const std::string error = failure_of([&] {
     const Prepared prepared = prepare(run, bench, beside);
-    std::vector<json> all;
+    std::vector<MeasuredAlternation> all;
     double measured = 0;
     for (int k = 0; wants_more(run.document, k, measured); ++k) {
       all.push_back(measure_alternation(
           run, k, prepared, bench, beside, [&](double part) { progress(share_done(run.document, k + part, measured)); },
           nullptr));
-      measured += all.back()["measured_seconds"].get<double>();
+      measured += all.back().measured_seconds;
     }
-    line = line_of(run, all);
+    result = result_of(run, std::move(all));
   });
   bench.forget_unused();  // also after a failed run: the next ones need its memory
-  return error.empty() ? line : failed_line(run, error, seconds_since(start), bench, beside);
+  return error.empty() ? result : failed_result(run, error, seconds_since(start), bench, beside);
 }
 
-bool texts_differ(const json& line) {
-  const bool fast = line.value(json::json_pointer("/machine/device"), "") == "cuda" &&
-                    line.value(json::json_pointer("/run/engine/numerics"), "fast") == "fast";
-  const bool lossy = line.value("promise", "").starts_with("lossy");
-  return line.value(json::json_pointer("/agreement/differing_texts"), 0L) > 0 && !fast && !lossy;
+bool texts_differ(const Result& result) {
+  const bool fast = result.device() == "cuda" && result.run.value("/engine/numerics"_json_pointer, "fast") == "fast";
+  const bool lossy = result.promise.value_or("").starts_with("lossy");
+  return result.agreement && result.agreement->differing_texts > 0 && !fast && !lossy;
 }
 
 std::string label_of(const Run& run) {
@@ -112,19 +111,17 @@ void measure_all(const std::vector<Run>& runs, const std::map<std::string, std::
 }
 
 // Says what a line holds that must not be; whether its outputs differ.
-bool tell_failures(const Run& run, const json& line, const std::filesystem::path& file) {
-  const bool differ = texts_differ(line);
+bool tell_failures(const Run& run, const Result& result, const std::filesystem::path& file) {
+  const bool differ = texts_differ(result);
   if (differ)
     spdlog::error(
         "{}: {} of {} outputs differ from plain decoding's, which must not happen on this device; please report it "
         "with {}",
-        label_of(run), line["agreement"]["differing_texts"].dump(), line["agreement"]["compared_texts"].dump(),
-        file.string());
-  if (line.contains("failures")) {
-    const json& first = line["failures"].front();
+        label_of(run), result.agreement->differing_texts, result.agreement->compared_texts, file.string());
+  if (!result.failures.empty()) {
+    const Failure& first = result.failures.front();
     spdlog::error("{}: {} requests failed and their prompts are in no figure; the first, of prompt {} ({}): {}",
-                  label_of(run), line["failures"].size(), first["prompt"].get<int>() + 1,
-                  first["side"].get<std::string>(), first["failure"].get<std::string>());
+                  label_of(run), result.failures.size(), first.prompt + 1, first.side, first.failure);
   }
   return differ;
 }
@@ -152,16 +149,16 @@ void tell_remedy(int refused, std::size_t pending) {
 
 int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed + refused > 0 ? 1 : 0; }
 
-std::set<std::string> measured_keys(const std::filesystem::path& results, const Registries& registries) {
+std::set<std::string> measured_keys(const std::filesystem::path& results) {
   std::set<std::string> measured;
   if (!has_file(results)) return measured;
-  for (const json& line : load_results(results))
-    if (!line.contains("error") && damage_of(line).empty()) measured.insert(identity_of(line["run"], registries));
+  for (const Result& result : load_results(results))
+    if (!result.failed() && damage_of(result).empty()) measured.insert(result.key);
   return measured;
 }
 
 SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
-  const std::set<std::string> measured = measured_keys(options.results, bench.registries());
+  const std::set<std::string> measured = measured_keys(options.results);
   const std::vector<Run> pending = without(runs, [&](const Run& run) { return measured.contains(run.key); });
   SweepOutcome out;
   out.refused = int(tell(rehearse(pending, bench, options.beside), pending.size()).size());
@@ -173,8 +170,7 @@ SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, cons
 }
 
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
-  const auto identity = [&](const json& run) { return identity_of(run, bench.registries()); };
-  ResultsFile file(options.results, identity);
+  ResultsFile file(options.results);
   SweepOutcome out;
   const auto machine_here = [&](const json& engine) { return machine_of(bench.backend(engine)); };
   const Origins origins = origins_of(runs, file, options.beside, kCommit, machine_here);
@@ -191,7 +187,7 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
     }
     for (const Run& run : pending)
       if (const auto found = refused.find(run.key); found != refused.end())
-        file.append(failed_line(run, found->second, 0, bench, options.beside));
+        file.append(failed_result(run, found->second, 0, bench, options.beside));
     measure_all(runs, refused, bench, options, file);
   } catch (const Interrupted&) {
     out.interrupted = true;
@@ -200,17 +196,15 @@ SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const Swe
         "continues from there",
         file.path().string());
   }
-  std::map<std::string, json> latest;
-  for (json& line : out.interrupted ? load_with_unfinished(file.path()) : load_results(file.path())) {
-    std::string key = identity(line["run"]);
-    latest[std::move(key)] = std::move(line);
-  }
+  std::map<std::string, Result> latest;
+  for (Result& result : out.interrupted ? load_with_unfinished(file.path()) : load_results(file.path()))
+    latest[result.key] = std::move(result);
   for (const Run& run : runs) {
     const auto found = latest.find(run.key);
     if (found == latest.end() || file.discarded(run.key)) continue;
-    const json& line = out.lines.emplace_back(std::move(found->second));
-    const bool differ = tell_failures(run, line, file.path());
-    out.failed += line.contains("error") || line.contains("failures") || differ;
+    const Result& result = out.lines.emplace_back(std::move(found->second));
+    const bool differ = tell_failures(run, result, file.path());
+    out.failed += result.failed() || !result.failures.empty() || differ;
   }
   return out;
 }

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "experiments/report/result.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
@@ -18,11 +17,11 @@ namespace foretoken {
 
 // All alternations of a run, one after another, as its result line. `progress` gets the share that is done. An error of
 // the run becomes a line with "error"; Interrupted is rethrown.
-nlohmann::json measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
-                           const std::function<void(double)>& progress);
+Result measure_run(const Run& run, Workbench& bench, const std::filesystem::path& beside,
+                   const std::function<void(double)>& progress);
 
 // True if outputs differ although they must not: the device's numerics are invariant and the verifier is not lossy.
-bool texts_differ(const nlohmann::json& line);
+bool texts_differ(const Result& result);
 
 // "drafter ngram, length 4": the axes of a run, for messages.
 std::string label_of(const Run& run);
@@ -37,14 +36,14 @@ struct SweepOptions {
   std::string sweep = "";   // sweep_name(), by which what is left unfinished is known as its own; empty: nobody's
 };
 struct SweepOutcome {
-  std::vector<nlohmann::json> lines;  // of all runs that have one, in the order of the sweep, earlier results included
-  int failed = 0;                     // runs with an error, failed requests, or outputs that must not differ but do
+  std::vector<Result> lines;  // of all runs that have one, in the order of the sweep, earlier results included
+  int failed = 0;             // runs with an error, failed requests, or outputs that must not differ but do
   bool interrupted = false;
   int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
   int exit_code() const;  // 0; 1 if a run failed or was refused; 130 after Ctrl-C
 };
-// The identities (identity_of()) of the runs that a file of results has figures of; none where there is no file.
-std::set<std::string> measured_keys(const std::filesystem::path& results, const Registries& registries);
+// The keys of the runs that a file of results has figures of; none where there is no file.
+std::set<std::string> measured_keys(const std::filesystem::path& results);
 
 // Rehearses the runs and measures none: what speaks against them is told. Runs that the file of results has are left
 // out; it is not opened for writing.

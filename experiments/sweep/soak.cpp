@@ -127,7 +127,7 @@ int run_soak(const SoakOptions& options) {
   const json line{{"soak", as_json(parts)},
                   {"requests", options.requests},
                   {"run", run},
-                  {"machine", machine_of(bench.backend(run["engine"]))},
+                  {"machine", to_json(machine_of(bench.backend(run["engine"])))},
                   {"commit", kCommit},
                   {"date", utc_now()}};
   results.append(line);

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "experiments/report/result.h"
 
 namespace foretoken {
 
@@ -14,9 +14,9 @@ class StepBlocks {
   // in all.
   void add(int rows, double seconds, double context) { steps_[rows].push_back({seconds, context}); }
 
-  // Of the number of rows that most steps had: {"rows", "steps": in a block, "seconds": [median of each block],
-  // "context": [mean of each block]}, at most 32 blocks of at least eight steps each; the last steps may be left out.
-  nlohmann::json as_json() const;
+  // Of the number of rows that most steps had, at most 32 blocks of at least eight steps each; the last steps may be
+  // left out.
+  BlockTimes times() const;
 
  private:
   struct Step {

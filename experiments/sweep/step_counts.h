@@ -1,10 +1,10 @@
-// Counts over steps: what was tested and accepted, by place, and what steps of so many rows took. This module must not
+// Counts over steps: what was tested and accepted, by place. This module must not
 // know what a run or a result line is.
 #pragma once
 #include <array>
+#include <map>
+#include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "framework/components/step_report.h"
 
@@ -39,21 +39,13 @@ struct NoDraftCounts {
   void add(const SequenceReport& r) {
     if (r.no_draft != NoDraft::drafted) ++rounds[std::size_t(r.no_draft)];
   }
-  // {"context": 12}: the reasons that were met.
-  nlohmann::json as_json() const {
-    nlohmann::json all = nlohmann::json::object();
+  // The reasons that were met.
+  std::map<std::string, long> by_reason() const {
+    std::map<std::string, long> all;
     for (std::size_t i = 0; i < rounds.size(); ++i)
       if (rounds[i] > 0) all[name_of(NoDraft(i))] = rounds[i];
     return all;
   }
-};
-
-// Sums over the steps of so many rows that read no prompt, recorded no forward and verified a tree: what step times are
-// fitted to.
-struct StepsOfRows {
-  long steps = 0, sequences = 0;
-  long levels = 0, drafted = 0;  // levels of the deepest tree of each step; nodes below the roots
-  double draft_seconds = 0, seconds = 0;
 };
 
 }  // namespace foretoken

@@ -13,7 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-json header_of(const json& line, const Recording& recording, Engine& engine, const Registries& registries) {
+json header_of(const Result& result, const Recording& recording, Engine& engine, const Registries& registries) {
+  const json line = to_json(result);
   json header;
   for (const char* field : {"key", "run", "commit", "version", "compiler", "date", "machine", "sources"})
     header[field] = line.at(field);
@@ -27,9 +28,9 @@ json header_of(const json& line, const Recording& recording, Engine& engine, con
 
 }  // namespace
 
-void record_trace(const std::filesystem::path& file, const json& line, const std::vector<Job>& jobs, Workbench& bench,
-                  const std::filesystem::path& beside) {
-  const json& run = line.at("run");
+void record_trace(const std::filesystem::path& file, const Result& result, const std::vector<Job>& jobs,
+                  Workbench& bench, const std::filesystem::path& beside) {
+  const json& run = result.run;
   const json& trace = run.at("trace");
   const Recording recording{trace.at("dense"), trace.at("verifiers")};
   const int batch = run.at("engine").at("batch");
@@ -42,7 +43,7 @@ void record_trace(const std::filesystem::path& file, const json& line, const std
   Recorder recorder(recording, std::move(by_stream));
   const Registries registries = recorder.recording(bench.registries(), run.at("verifier"));
   auto engine = bench.engine(run, Side::speculative, beside, registries);
-  TraceWriter writer(file, header_of(line, recording, *engine, bench.registries()), requests);
+  TraceWriter writer(file, header_of(result, recording, *engine, bench.registries()), requests);
   const auto interruptible = [](double) { check_interrupt(); };
   measure(*engine, jobs, batch, interruptible, [&](const StepReport& r) { writer.append(recorder.step(r, false)); });
   engine.reset();  // the other needs its memory

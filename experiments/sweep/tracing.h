@@ -9,10 +9,10 @@
 
 namespace foretoken {
 
-// `file`: the trace. `line`: the result line of a run with the key "trace", whose "run", "key", "commit", "machine",
-// "sources" and others become the header of the trace. A request that fails is left out of the trace, with a notice on
+// `file`: the trace. `result`: of a run with the key "trace", begun: its run, key, commit, machine, sources and others
+// become the header of the trace. A request that fails is left out of the trace, with a notice on
 // standard error. What cannot be recorded is an Error, and the trace then has no end.
-void record_trace(const std::filesystem::path& file, const nlohmann::json& line, const std::vector<Job>& jobs,
+void record_trace(const std::filesystem::path& file, const Result& result, const std::vector<Job>& jobs,
                   Workbench& bench, const std::filesystem::path& beside);
 
 }  // namespace foretoken

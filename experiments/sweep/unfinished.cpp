@@ -6,7 +6,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/report/date.h"
 #include "experiments/report/results.h"
 #include "experiments/sweep/alternation.h"
 #include "kernels/error.h"
@@ -26,6 +25,10 @@ json read(const fs::path& file, const std::string& key, int k) {
   std::ifstream in(file, std::ios::binary);
   json value = in ? json::parse(in, nullptr, false) : json();
   const bool fits = value.is_object() && value.value("key", json()) == key && value.value("alternation", json()) == k;
+  if (fits && value.value("schema", json()) != kResultSchema)
+    throw Error(file.parent_path().string() +
+                " holds alternations that another version measured, which this one cannot go on from; remove that "
+                "folder to measure them again");
   return fits ? value : json();
 }
 
@@ -37,53 +40,28 @@ void remove_if_empty(const fs::path& folder) {
 
 }  // namespace
 
-bool is_alternation(const json& alternation) {
-  const auto has = [](const json& in, const char* field, const auto& fits) {
-    const auto found = in.find(field);
-    return found != in.end() && fits(*found);
-  };
-  const auto object = [](const json& v) { return v.is_object(); };
-  const auto number = [](const json& v) { return v.is_number(); };
-  const auto array = [](const json& v) { return v.is_array(); };
-  const auto text = [](const json& v) { return v.is_string(); };
-  const auto date = [](const json& v) { return v.is_string() && is_date(v.get<std::string>()); };
-  const auto side = [&](const json& v) {
-    return v.is_object() && has(v, "measure", object) && has(v, "outputs", array) && has(v, "thrown_away", array);
-  };
-  return has(alternation, "of", object) && has(alternation, "run", object) && has(alternation, "axes", object) &&
-         has(alternation, "baseline", side) && has(alternation, "speculative", side) &&
-         has(alternation, "began", date) && has(alternation, "first", text) &&
-         has(alternation, "measured_seconds", number) && has(alternation, "seconds", number) &&
-         has(alternation, "together", number);
-}
-
-std::vector<json> load_with_unfinished(const fs::path& results) {
-  std::vector<json> lines = load_results(results);
+std::vector<Result> load_with_unfinished(const fs::path& results) {
+  std::vector<Result> all = load_results(results);
   std::set<std::string> known;  // also where it failed: that is not to be hidden
-  for (const json& line : lines) known.insert(line.at("key").get<std::string>());
+  for (const Result& result : all) known.insert(result.key);
   const Unfinished unfinished(results);
   for (const std::string& key : unfinished.keys()) {
     if (known.contains(key)) continue;
-    json line;
     const std::string failure = failure_of([&] {
-      const std::vector<json> done = unfinished.of(key, unfinished.count(key));
-      if (done.empty() || !std::ranges::all_of(done, is_alternation))
-        throw Error("the alternations are damaged, or of an earlier version");
-      const Run run{done.back()["run"], done.back()["axes"], key};
+      std::vector<MeasuredAlternation> done;
+      for (int k = 0, count = unfinished.count(key); k < count; ++k)
+        done.push_back(alternation_of(unfinished.at(key, k)));
+      if (done.empty()) throw Error("the alternations are damaged");
+      const Run run{done.back().run, done.back().axes, key};
       if (key_of(run.document) != key) throw Error("the alternations are of another run than their names say");
-      try {
-        line = line_of(run, done);
-      } catch (const json::exception&) {
-        throw Error("the alternations are damaged");
-      }
-      line["unfinished"] = {{"done", done.size()}, {"of", run.document.at("measure").at("repeats")}};
+      const DoneOf progress{.done = int(done.size()), .of = run.document.at("measure").at("repeats")};
+      Result result = result_of(run, std::move(done));
+      result.unfinished = progress;
+      all.push_back(std::move(result));
     });
-    if (failure.empty())
-      lines.push_back(std::move(line));
-    else
-      spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), failure);
+    if (!failure.empty()) spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), failure);
   }
-  return lines;
+  return all;
 }
 
 Unfinished::Unfinished(const fs::path& results) : folder_(results) { folder_ += ".unfinished"; }
@@ -121,12 +99,6 @@ json Unfinished::at(const std::string& key, int k) const {
     throw Error(file(key, k).string() +
                 " is gone, which the sweep has written; start it again, which measures it anew");
   return found;
-}
-
-std::vector<json> Unfinished::of(const std::string& key, int count) const {
-  std::vector<json> all;
-  for (int k = 0; k < count; ++k) all.push_back(at(key, k));
-  return all;
 }
 
 std::vector<fs::path> Unfinished::files() const {

@@ -9,16 +9,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/result.h"
+
 namespace foretoken {
 
-// Whether an alternation that was kept has all that resuming and showing it asks for; a file that somebody wrote may
-// lack anything.
-bool is_alternation(const nlohmann::json& alternation);
-
-// The lines of a file of results, and behind them one of every run that has alternations and no line yet, as if it
-// had no others: its "unfinished" is {"done", "of"}, alternations, of which there may be more where the run measures by
-// time. Those that no line can be made of are left out, with a warning. Errors as of load_results().
-std::vector<nlohmann::json> load_with_unfinished(const std::filesystem::path& results);
+// The results of a file, and behind them one of every run that has alternations and no result yet, as if it had no
+// others, with how many it has (Result::unfinished). Those that no result can be made of are left out, with a warning.
+// Errors as of load_results().
+std::vector<Result> load_with_unfinished(const std::filesystem::path& results);
 
 class Unfinished {
  public:
@@ -28,11 +26,10 @@ class Unfinished {
   // {"key": of the run, "alternation": its number, from 0, ...}. An Error where it cannot be written.
   void add(const nlohmann::json& alternation);
   // How many the run has, from the first on without a gap; those that cannot be read, or that are of another run or
-  // number than their names say, count as absent.
+  // number than their names say, count as absent. One of another schema is an Error.
   int count(const std::string& key) const;
-  // Number `k` of those, and all of them.
+  // Number `k` of those.
   nlohmann::json at(const std::string& key, int k) const;
-  std::vector<nlohmann::json> of(const std::string& key, int count) const;
   void drop(const std::string& key);
   void drop_all();
   // Those that "sweep" names as this sweep's and that are of no run with one of these keys; how many. What is of

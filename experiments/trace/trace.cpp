@@ -31,7 +31,7 @@ void check_line(const json& line, const std::string& where, const std::string& a
 LineKind trace_kind(const std::string& again) {
   LineKind kind{"traces of `foretoken run`",
                 {"trace", "line"},
-                {"{\"trace\":" + std::to_string(kTraceSchema) + ",\"line\":\""},
+                "{\"trace\":" + std::to_string(kTraceSchema) + ",\"line\":\"",
                 [again](const json& line, const std::string& where) { check_line(line, where, again); }};
   kind.file = "trace", kind.holds = "a trace", kind.remedy = again + ", or name another file";
   kind.choose = "name another file in /trace/file";

@@ -58,7 +58,7 @@ class MadeTraces(InFolder):
 
     def key_of(self, run):
         """As the refusal of another key names it."""
-        probe = self.write("probe.jsonl", '{"schema":1,"key":"0","run":' + json.dumps(run) + "}\n")
+        probe = self.write("probe.jsonl", '{"schema":2,"key":"0","run":' + json.dumps(run) + "}\n")
         return re.search(r'that of its run is "([0-9a-f]{16})"', self.start("show", probe)[2])[1]
 
     def lines(self, steps, requests=None, run=None, **header):

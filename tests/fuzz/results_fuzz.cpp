@@ -4,7 +4,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/tree_shape.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace foretoken;
@@ -38,10 +38,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::expect(load_results(file.path()).size() == lines.size(), "no whole line is lost");
     const nlohmann::json run = nlohmann::json::object(),
                          side = test::measure({{0, nullptr, 2, 1, 1, 1, 1, 1.0}}, {1}, {1}, {1}, {0, 1}, 1, 1);
-    again.append({{"schema", kResultSchema},
-                  {"key", key_of(run)},
-                  {"run", run},
-                  {"repeats", {{{"baseline", side}, {"speculative", side}}}}});
+    again.append(foretoken::made(nlohmann::json{{"schema", kResultSchema},
+                                                {"key", key_of(run)},
+                                                {"run", run},
+                                                {"repeats", {{{"baseline", side}, {"speculative", side}}}}}));
     fuzz::expect(load_results(file.path()).size() == lines.size() + 1 && again.has(key_of(run)), "a line is added");
   });
 }

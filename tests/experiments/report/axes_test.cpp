@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/summary.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken {
 namespace {

@@ -12,7 +12,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
 #include "tests/experiments/report/fitted_loop.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken::test {
 namespace {
@@ -23,7 +23,7 @@ struct Shape {
 
 // One alternation of requests that share two places: a step costs `step` seconds, and each row and prompt token its
 // own.
-json queue_of(const std::vector<Shape>& shapes, double step, double row, double prompt_token) {
+Alternation queue_of(const std::vector<Shape>& shapes, double step, double row, double prompt_token) {
   std::vector<double> until(1, 0.0), free{0, 0};
   std::vector<std::pair<int, int>> stays;
   for (const Shape& s : shapes) {
@@ -40,21 +40,28 @@ json queue_of(const std::vector<Shape>& shapes, double step, double row, double 
     }
     until.push_back(until.back() + seconds);
   }
-  json requests = json::array();
-  for (std::size_t i = 0; i < shapes.size(); ++i)
-    requests.push_back({{"prompt", i},
-                        {"rounds", shapes[i].rounds},
-                        {"drafted", 2 * shapes[i].rounds},
-                        {"tokens", 2 * shapes[i].rounds},
-                        {"prompt_tokens", shapes[i].prompt_tokens},
-                        {"seconds", until[std::size_t(stays[i].second)] - until[std::size_t(stays[i].first)]}});
-  return {{"plain", {{"requests", requests}, {"steps", steps}, {"seconds", until.back()}}}};
+  Alternation found;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    RequestRecord& r = found.baseline.requests.emplace_back();
+    r.prompt = int(i);
+    r.rounds = shapes[i].rounds;
+    r.drafted = r.tokens = 2 * r.rounds;
+    r.prompt_tokens = shapes[i].prompt_tokens;
+    r.seconds = until[std::size_t(stays[i].second)] - until[std::size_t(stays[i].first)];
+  }
+  found.baseline.steps = steps;
+  found.baseline.seconds = until.back();
+  return found;
+}
+
+std::optional<ClosedLoop> loop_of(const std::vector<Alternation>& repeats) {
+  return closed_loop_of(repeats, &Alternation::baseline, 2);
 }
 
 const std::vector<Shape> kShapes = {{5, 10}, {9, 30}, {2, 7}, {7, 12}, {4, 50}, {3, 20}, {8, 9}, {13, 40}};
 
 TEST(ClosedLoop, FindsWhatStepsCost) {
-  const auto loop = closed_loop_of(json::array({queue_of(kShapes, 0.5, 0.01, 0.002)}), "plain", 2);
+  const auto loop = loop_of({queue_of(kShapes, 0.5, 0.01, 0.002)});
   ASSERT_TRUE(loop);
   EXPECT_EQ(loop->requests.size(), kShapes.size());
   EXPECT_NEAR(loop->step, 0.5, 1e-3);
@@ -64,7 +71,7 @@ TEST(ClosedLoop, FindsWhatStepsCost) {
 
 // Where all prompts are alike the queue is the same again.
 TEST(ClosedLoop, OfEqualPromptsDoesNotVary) {
-  const auto loop = closed_loop_of(json::array({queue_of(std::vector<Shape>(9, {5, 10}), 0.5, 0.01, 0)}), "plain", 2);
+  const auto loop = loop_of({queue_of(std::vector<Shape>(9, {5, 10}), 0.5, 0.01, 0)});
   ASSERT_TRUE(loop);
   const ServedAgain again = served_again(*loop);
   ASSERT_EQ(again.whole.size(), std::size_t(kResamples));
@@ -103,25 +110,22 @@ TEST(ClosedLoop, PromptsBringAllTheirRequests) {
 }
 
 TEST(ClosedLoop, IsNotRunAgainWhereItIsNotTheQueueThatWasMeasured) {
-  const json good = queue_of(kShapes, 0.5, 0.01, 0.002);
-  const auto known = [](const json& a, const json& b) {
-    return closed_loop_of(json::array({a, b}), "plain", 2).has_value();
-  };
-  EXPECT_TRUE(known(good, good));
-  json failed = good, other = good, waited = good;
-  failed["plain"]["requests"][3]["finish"] = "failed";
-  other["plain"]["requests"].erase(7);
-  waited["plain"]["steps"] = 2 * good["plain"]["steps"].get<int>();
-  json endless = good;
-  endless["plain"]["requests"][3]["rounds"] = 300000000;  // would be so many steps in memory
-  for (const json& bad : {failed, other, waited, endless}) EXPECT_FALSE(known(good, bad));
+  const Alternation good = queue_of(kShapes, 0.5, 0.01, 0.002);
+  EXPECT_TRUE(loop_of({good, good}));
+  Alternation failed = good, other = good, waited = good, endless = good;
+  failed.baseline.requests[3].finish = "failed";
+  other.baseline.requests.pop_back();
+  waited.baseline.steps = 2 * good.baseline.steps;
+  endless.baseline.requests[3].rounds = 300000000;  // would be so many steps in memory
+  for (const Alternation& bad : {failed, other, waited, endless}) EXPECT_FALSE(loop_of({good, bad}));
 }
 
 TEST(ClosedLoop, TurnsOfAConversationKeepAPlace) {
-  json line = queue_of({{5, 10}, {9, 30}, {4, 7}, {7, 12}}, 0.5, 0.01, 0.002);
-  json& requests = line["plain"]["requests"];
-  requests[2]["prompt"] = 0, requests[2]["turn"] = 1;
-  const auto loop = closed_loop_of(json::array({line}), "plain", 2);
+  Alternation queue = queue_of({{5, 10}, {9, 30}, {4, 7}, {7, 12}}, 0.5, 0.01, 0.002);
+  RequestRecord& second = queue.baseline.requests[2];
+  second.prompt = 0;
+  second.turn = 1;
+  const auto loop = loop_of({queue});
   ASSERT_TRUE(loop);
   ASSERT_EQ(loop->requests.size(), 3);
   EXPECT_EQ(loop->requests[0].rounds, 9);

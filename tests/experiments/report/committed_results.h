@@ -17,7 +17,11 @@ namespace foretoken::test {
 inline std::vector<nlohmann::json> committed_results(const std::string& name) {
   const std::string file = std::string(FORETOKEN_SOURCE_DIR) + "/experiments/results/" + name + ".jsonl";
   for (const char* ending : {"", ".gz", ".xz"})
-    if (std::filesystem::exists(file + ending)) return load_results(file + ending);
+    if (std::filesystem::exists(file + ending)) {
+      std::vector<nlohmann::json> lines;
+      for (const Result& result : load_results(file + ending)) lines.push_back(to_json(result));
+      return lines;
+    }
   throw std::runtime_error("no results are committed as " + file + ", .gz or .xz");
 }
 

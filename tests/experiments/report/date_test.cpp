@@ -5,7 +5,7 @@
 
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {
@@ -25,7 +25,7 @@ TEST(Dates, AreDaysOfTheCalendar) {
 TEST(Dates, OfResultsAreChecked) {
   const TemporaryFolder folder;
   const auto refusal = [&](const char* pointer, const json& value) {
-    json line = worked_line();
+    json line = whole(worked_line());
     line["key"] = key_of(line["run"]);
     line[json::json_pointer(pointer)] = value;
     const auto file = folder.write("r.jsonl", line.dump() + "\n");

@@ -11,44 +11,51 @@
 #include "experiments/report/tables.h"
 #include "framework/decode/draft_tree.h"
 #include "kernels/error.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
 
+using Counts = std::vector<std::vector<long>>;
+
+SideRecord children(const Counts& offered, const Counts& accepted) {
+  SideRecord found;
+  found.offered_children = offered;
+  found.accepted_children = accepted;
+  return found;
+}
+
 // So many levels of so many places, each offered three times and accepted once.
-json counts(std::size_t levels, std::size_t places) {
-  const json offered(levels, json(places, 3)), accepted(levels, json(places, 1));
-  return {{"offered_children", offered}, {"accepted_children", accepted}};
+SideRecord counts(std::size_t levels, std::size_t places) {
+  return children(Counts(levels, std::vector<long>(places, 3)), Counts(levels, std::vector<long>(places, 1)));
 }
 
 TEST(ChildAcceptanceCounts, AreThoseOfTreesThatMayBe) {
   ChildAcceptance all;
-  EXPECT_FALSE(all.add(json::object())) << "a line of before there were counts";
+  EXPECT_FALSE(all.add(SideRecord())) << "without counts";
   EXPECT_TRUE(all.add(counts(kMaxPath, 1)));
   EXPECT_TRUE(all.add(counts(1, kMaxNodes - 1)));
   EXPECT_THROW(all.add(counts(kMaxPath + 1, 1)), Error);
   EXPECT_THROW(all.add(counts(1, kMaxNodes)), Error);
-  const auto altered = [](const char* key, std::size_t level, const json& value) {
-    json found = counts(2, 2);
-    found[key][level] = value;
+  const auto altered = [](std::size_t level, const std::vector<long>& accepted) {
+    SideRecord found = counts(2, 2);
+    (*found.accepted_children)[level] = accepted;
     return found;
   };
-  EXPECT_TRUE(ChildAcceptance().add(altered("accepted_children", 1, {3, 0}))) << "all, and none";
-  EXPECT_THROW(ChildAcceptance().add(altered("accepted_children", 1, {4, 0})), Error);
-  EXPECT_THROW(ChildAcceptance().add(altered("accepted_children", 0, {1, -1})), Error);
-  EXPECT_THROW(ChildAcceptance().add(altered("accepted_children", 0, json(1, 1))), Error);
-  json fewer = counts(2, 2);
-  fewer["accepted_children"].erase(1);
+  EXPECT_TRUE(ChildAcceptance().add(altered(1, {3, 0}))) << "all, and none";
+  EXPECT_THROW(ChildAcceptance().add(altered(1, {4, 0})), Error);
+  EXPECT_THROW(ChildAcceptance().add(altered(0, {1})), Error);
+  SideRecord fewer = counts(2, 2);
+  fewer.accepted_children->pop_back();
   EXPECT_THROW(ChildAcceptance().add(fewer), Error);
 }
 
 TEST(ChildAcceptanceCounts, AddUpByLevelAndPlace) {
   ChildAcceptance all;
-  all.add({{"offered_children", {{90, 20}, {10}}}, {"accepted_children", {{45, 5}, {8}}}});
-  all.add({{"offered_children", {{30}, {70, 95}, {4}}}, {"accepted_children", {{15}, {20, 19}, {1}}}});
+  all.add(children({{90, 20}, {10}}, {{45, 5}, {8}}));
+  all.add(children({{30}, {70, 95}, {4}}, {{15}, {20, 19}, {1}}));
   ASSERT_EQ(all.counts().size(), 3u);
   EXPECT_EQ(all.counts()[0][0].offered, 120);
   EXPECT_EQ(all.counts()[0][0].accepted, 60);
@@ -70,7 +77,7 @@ TEST(ChildAcceptanceCounts, AddUpByLevelAndPlace) {
 TEST(ChildAcceptanceCounts, AHundredRoundsAreEnough) {
   const auto with = [](int offered) {
     ChildAcceptance all;
-    all.add({{"offered_children", {{offered}, {200}}}, {"accepted_children", {{50}, {20}}}});
+    all.add(children({{offered}, {200}}, {{50}, {20}}));
     return all.probabilities();
   };
   EXPECT_EQ(with(100)[0][0], 0.5);
@@ -114,7 +121,7 @@ TEST(SteadyShare, IsMarkedWhereItIsShort) {
 }
 
 // A window that never began has the length 0; of one that the line does not mention no length is known.
-TEST(SteadyWindow, IsUnknownInOlderLinesAndEmptyWhereItNeverBegan) {
+TEST(SteadyWindow, IsUnknownWithoutItsCountsAndEmptyWhereItNeverBegan) {
   json line = test::worked_line();
   const auto served = [&] { return read_experiment(line["repeats"]).speculative.at(0).at(0); };
   const auto set = [&](const json& tokens, const json& seconds) {
@@ -170,7 +177,7 @@ TEST(ModelsInTables, DifferInWhatTheyAreInflatedTo) {
 }
 
 std::vector<std::string> rows_of(const std::vector<json>& lines, bool fastest_alone, std::string& title) {
-  const Table table = category_table(View(lines), fastest_alone);
+  const Table table = category_table(view_of(lines), fastest_alone);
   title = table.title;
   std::vector<std::string> rows;
   for (const Row& row : table.rows) {

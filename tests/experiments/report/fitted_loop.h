@@ -15,6 +15,7 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/rates.h"
 #include "tests/experiments/report/committed_results.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken::test {
 
@@ -39,18 +40,16 @@ class FittedLoop {
     return found;
   }
 
-  // The field "repeats" of the line of these prompts.
-  json measure(const std::vector<int>& drawn, int repeats, std::mt19937& random) const {
+  // The alternations of a run of these prompts.
+  std::vector<Alternation> measure(const std::vector<int>& drawn, int repeats, std::mt19937& random) const {
     std::normal_distribution<double> normal(0, 1);
-    json found = json::array();
-    for (int r = 0; r < repeats; ++r) {
-      json& both = found.emplace_back();
+    std::vector<Alternation> found(std::size_t(repeats), Alternation{});
+    for (Alternation& both : found)
       for (int s = 0; s < 2; ++s) {
         std::vector<Got> got;
         const Totals totals = serve(s, drawn, std::exp(machine_[s] * normal(random)), random, &got);
-        both[kSides[s]] = as_json(s, drawn, got, totals);
+        (s == 0 ? both.speculative : both.baseline) = record(s, drawn, got, totals);
       }
-    }
     return found;
   }
 
@@ -164,25 +163,28 @@ class FittedLoop {
     return totals;
   }
 
-  json as_json(int s, const std::vector<int>& drawn, const std::vector<Got>& got, const Totals& totals) const {
-    json all = json::array();
+  SideRecord record(int s, const std::vector<int>& drawn, const std::vector<Got>& got, const Totals& totals) const {
+    SideRecord found;
+    found.seconds = totals.seconds;
+    found.steps = std::lround(totals.steps);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       const Asked& a = asked(s, drawn, i);
       const Got& g = got[i];
-      all.push_back({{"prompt", i},
-                     {"prompt_tokens", a.prompt_tokens},
-                     {"tokens", a.tokens},
-                     {"rounds", a.rounds},
-                     {"drafted", a.drafted},
-                     {"tested", a.drafted},
-                     {"accepted", a.tokens - a.rounds},
-                     {"seconds", g.end - g.start},
-                     {"decode_seconds", g.end - g.first},
-                     {"share_seconds", g.share},
-                     {"steady_seconds", g.steady},
-                     {"steady_tokens", a.tokens / a.rounds * g.steady_rounds}});
+      RequestRecord& r = found.requests.emplace_back();
+      r.prompt = int(i);
+      r.prompt_tokens = std::lround(a.prompt_tokens);
+      r.tokens = std::lround(a.tokens);
+      r.first_tokens = 1;
+      r.rounds = std::lround(a.rounds);
+      r.drafted = r.tested = std::lround(a.drafted);
+      r.accepted = r.tokens - r.rounds;
+      r.seconds = g.end - g.start;
+      r.decode_seconds = g.end - g.first;
+      r.share_seconds = g.share;
+      r.steady_seconds = g.steady;
+      r.steady_tokens = std::lround(a.tokens / a.rounds * g.steady_rounds);
     }
-    return {{"requests", all}, {"seconds", totals.seconds}, {"steps", totals.steps}};
+    return found;
   }
 
   const Asked& asked(int s, const std::vector<int>& drawn, std::size_t i) const {

@@ -11,6 +11,7 @@
 
 #include "experiments/report/experiment.h"
 #include "experiments/report/statistics.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken::test {
 

@@ -16,6 +16,7 @@
 
 #include "experiments/report/load.h"
 #include "tests/experiments/report/committed_results.h"
+#include "tests/experiments/report/made_results.h"
 
 namespace foretoken::test {
 
@@ -60,17 +61,17 @@ class FittedQueue {
              {{"rate", rate(load)}, {"ttft_limit", ttft_steps * step_[1]}, {"tpot_limit", tpot_steps * step_[1]}}}};
   }
 
-  // An element of "repeats" of its line.
-  json alternation(double load, std::mt19937& random) const {
+  Alternation alternation(double load, std::mt19937& random) const {
     std::normal_distribution<double> normal(0, 1);
     std::exponential_distribution<double> gap(rate(load));
     std::vector<double> arrivals{0};
     while (arrivals.size() < requests()) arrivals.push_back(arrivals.back() + gap(random));
     const double u = normal(random), v = normal(random);
     const double machine[] = {machine_[0] * u, machine_[1] * u + machine_[2] * v};
-    json both;
+    Alternation both;
     for (int s = 0; s < 2; ++s)
-      both[kSides[s]] = served(requests_[s], arrivals, step_[s] * std::exp(machine[s]), random);
+      (s == 0 ? both.speculative : both.baseline) =
+          served(requests_[s], arrivals, step_[s] * std::exp(machine[s]), random);
     return both;
   }
 
@@ -109,18 +110,21 @@ class FittedQueue {
     for (int s = 0; s < 2; ++s) step_[s] = std::exp(mean[std::size_t(s)]);
   }
 
-  json served(const std::vector<Asked>& asked, const std::vector<double>& arrivals, double step,
-              std::mt19937& random) const {
+  SideRecord served(const std::vector<Asked>& asked, const std::vector<double>& arrivals, double step,
+                    std::mt19937& random) const {
     std::normal_distribution<double> normal(0, kStepNoise);
-    json all = json::array();
-    for (std::size_t i = 0; i < asked.size(); ++i)
-      all.push_back({{"prompt", i},
-                     {"arrival", arrivals[i]},
-                     {"tokens", asked[i].tokens},
-                     {"finish", "length"},
-                     {"first_tokens", asked[i].tokens / asked[i].rounds},
-                     {"steady_tokens", 0},
-                     {"steady_seconds", 0}});
+    SideRecord found;
+    found.requests.resize(asked.size());
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      RequestRecord& r = found.requests[i];
+      r.prompt = int(i);
+      r.arrival = arrivals[i];
+      r.tokens = std::lround(asked[i].tokens);
+      r.first_tokens = std::lround(asked[i].tokens / asked[i].rounds);
+      r.finish = "length";
+      r.steady_tokens = 0;
+      r.steady_seconds = 0;
+    }
     std::vector<double> first(asked.size());
     std::vector<Running> running;
     double now = 0, idle = 0;
@@ -128,20 +132,23 @@ class FittedQueue {
       if (running.empty() && arrivals[next] > now) idle += arrivals[next] - now, now = arrivals[next];
       for (; next < asked.size() && arrivals[next] <= now && running.size() < std::size_t(places_); ++next) {
         running.push_back({next});
-        all[next]["queued"] = now - arrivals[next];
+        found.requests[next].queued = now - arrivals[next];
       }
       now += step * (kFixed + (1 - kFixed) * double(running.size()) / places_) * std::exp(normal(random));
       for (Running& r : running)
         if (++r.rounds == 1) first[r.request] = now;
       std::erase_if(running, [&](const Running& r) {
         if (r.rounds < asked[r.request].rounds) return false;
-        json& done = all[r.request];
-        done["ttft"] = first[r.request] - arrivals[r.request], done["seconds"] = now - arrivals[r.request];
-        done["decode_seconds"] = now - first[r.request];
+        RequestRecord& done = found.requests[r.request];
+        done.ttft = first[r.request] - arrivals[r.request];
+        done.seconds = now - arrivals[r.request];
+        done.decode_seconds = now - first[r.request];
         return true;
       });
     }
-    return {{"requests", all}, {"seconds", now}, {"idle_seconds", idle}};
+    found.seconds = now;
+    found.idle_seconds = idle;
+    return found;
   }
 
   int places_;

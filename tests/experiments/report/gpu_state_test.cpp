@@ -37,9 +37,15 @@ int nvmlDeviceGetMaxClockInfo(struct nvmlDevice_st* d, int kind, unsigned* to) {
 )";
 
 // Where there is no such GPU nothing is said and nothing fails, with the library or without.
+json state(const std::string& address) {
+  MachineInfo machine;
+  add_gpu_state(address, machine);
+  return to_json(machine);
+}
+json state_of_none() { return to_json(MachineInfo()); }
+
 TEST(GpuState, OfNoGpuIsNothing) {
-  EXPECT_TRUE(gpu_state("ffff:ff:1f.7").is_null());
-  EXPECT_TRUE(gpu_state("").is_null());
+  for (const char* address : {"ffff:ff:1f.7", ""}) EXPECT_EQ(state(address), state_of_none());
 }
 
 TEST(GpuState, IsWhatTheLibrarySays) {
@@ -53,11 +59,11 @@ TEST(GpuState, IsWhatTheLibrarySays) {
     GTEST_SKIP() << "no compiler";
   void* const made = ::dlopen(library.c_str(), RTLD_NOW);  // found by its name from now on
   ASSERT_NE(made, nullptr) << ::dlerror();
-  EXPECT_EQ(
-      gpu_state("0000:01:00.0"),
-      json({{"driver", "580.65.06"}, {"power_limit_watts", 699.5}, {"clocks_mhz", {{"sm", 1980}, {"memory", 2619}}}}))
-      << "what it does not say is left out";
-  EXPECT_TRUE(gpu_state("0000:02:00.0").is_null());
+  json found = state("0000:01:00.0");
+  EXPECT_EQ(found["driver"], "580.65.06");
+  EXPECT_EQ(found["power_limit_watts"], 699.5);
+  EXPECT_EQ(found["clocks_mhz"], json({{"sm", 1980}, {"memory", 2619}})) << "what it does not say is left out";
+  EXPECT_EQ(state("0000:02:00.0"), state_of_none());
   EXPECT_EQ(reinterpret_cast<int (*)()>(::dlsym(made, "left_open"))(), 0) << "it is let go of";
   ::dlclose(made);
 }

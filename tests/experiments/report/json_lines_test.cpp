@@ -28,9 +28,9 @@ TEST(JsonLines, ANoteThatIsAppendedMeanwhileStaysALineOfItsOwn) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "r.jsonl";
   ResultsFile results(file);
-  results.append(line_of("1"));
+  results.append(made(line_of("1")));
   std::ofstream(file, std::ios::app) << "my note";
-  results.append(line_of("2"));
+  results.append(made(line_of("2")));
   EXPECT_EQ(bytes_of(file), written(line_of("1")) + "my note\n" + written(line_of("2")));
   EXPECT_TRUE(says(sentence_of([&] { load_results(file); }), "r.jsonl:2", "added by hand", "remove it"));
 }

@@ -9,7 +9,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/tables.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken {
@@ -171,7 +171,7 @@ TEST(Load, SharesAndIdleTimeAreTheSeconds) {
   EXPECT_TRUE(test::says(summarize(line).error, "4.0", "not to the 5.0", "0.5", "idle"));
   line = loaded_line();
   line["repeats"][0]["baseline"]["requests"][0].erase("arrival");
-  EXPECT_TRUE(test::says(summarize(line).error, "not a complete result line", "arrival"));
+  EXPECT_TRUE(test::says(summarize(line).error, "its requests lack 'arrival'"));
 }
 
 // The speculative side is within the limits at rates 1 and 2, but for one request of rate 4; the plain one at rate 1.
@@ -190,7 +190,7 @@ std::vector<json> curve() {
 }
 
 TEST(LoadTables, AreCurvesOfBothSides) {
-  const std::vector<Table> tables = load_tables(View(curve()));
+  const std::vector<Table> tables = load_tables(view_of(curve()));
   ASSERT_EQ(tables.size(), 3u);
   ASSERT_EQ(tables[0].rows.size(), 6u);
   EXPECT_EQ(tables[0].rows[0].cells[0].shown(), "1");

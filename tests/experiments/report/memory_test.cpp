@@ -5,7 +5,7 @@
 
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/support/sentence.h"
 #include "tests/support/source.h"
 

@@ -1,6 +1,9 @@
-// Hand-made result lines for tests of their readers. This module must know schema 1 only, not the code under test.
+// Hand-made result lines for tests of their readers. This module must know the schema only, not the
+// code under test.
 #pragma once
 #include <cmath>
+#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +86,7 @@ inline json run(const std::string& drafter, int length, double temperature = 0, 
 }
 
 inline json line(const std::string& key, const json& run, const json& axes, const json& repeats) {
-  return {{"schema", 1},
+  return {{"schema", 2},
           {"key", key},
           {"run", run},
           {"axes", axes},
@@ -166,6 +169,61 @@ inline std::vector<json> swept_lines() {
           lines.push_back(swept_line(drafter, length, temperature, batch, gain + 0.01 * length));
         }
   return lines;
+}
+
+// Numbers that are whole as such, without what is null.
+inline void tidy(json& value) {
+  if (value.is_object())
+    for (auto it = value.begin(); it != value.end();) it = it->is_null() ? value.erase(it) : std::next(it);
+  if (value.is_structured())
+    for (json& inner : value) tidy(inner);
+  else if (value.is_number_float() && value == std::floor(value.get<double>()) && std::abs(value.get<double>()) < 1e15)
+    value = value.get<long>();
+}
+
+// With what every line has, where it does not say it.
+inline json whole(json line) {
+  const auto add = [](json& object, const json& defaults) {
+    if (object.is_object()) object.insert(defaults.begin(), defaults.end());
+  };
+  const json none = json::array(), empty = json::object(), run = line.value("run", empty),
+             axes = line.value("axes", empty);
+  tidy(line);
+  line["run"] = run, line["axes"] = axes;
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, json>>{{"date", "2026-11-21"},
+                                                                                       {"commit", "abc"},
+                                                                                       {"version", "1"},
+                                                                                       {"compiler", "GNU 12"},
+                                                                                       {"sources", empty},
+                                                                                       {"models", empty},
+                                                                                       {"seconds", 3.0},
+                                                                                       {"shared_baseline", false},
+                                                                                       {"two_speeds", none},
+                                                                                       {"failures", none},
+                                                                                       {"thrown_away", none},
+                                                                                       {"repeats", none}})
+    if (!line.contains(name)) line[name] = value;
+  if (line.contains("machine"))
+    add(line["machine"], {{"cpu", "a CPU"},
+                          {"cores", 2},
+                          {"os", "an OS"},
+                          {"memory_gib", 4},
+                          {"device", "cpu"},
+                          {"description", ""},
+                          {"instructions", ""}});
+  if (!line.contains("error"))
+    add(line,
+        {{"promise", "exact"}, {"agreement", {{"compared", false}, {"compared_texts", 0}, {"differing_texts", 0}}}});
+  if (!line["repeats"].is_array()) return line;
+  for (json& repeat : line["repeats"])
+    for (const char* name : {"baseline", "speculative"}) {
+      if (!repeat.is_object() || !repeat.contains(name)) continue;
+      json& side = repeat[name];
+      add(side, {{"cut", 0}, {"no_draft", empty}, {"steps_of_rows", none}, {"gaps", empty}});
+      if (!side.contains("requests") || !side["requests"].is_array()) continue;
+      for (json& request : side["requests"]) add(request, {{"turn", 0}, {"first_tokens", 1}});
+    }
+  return line;
 }
 
 }  // namespace foretoken::test

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/report.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/support/sentence.h"
 #include "tests/support/source.h"
 

@@ -14,7 +14,7 @@
 
 #include "experiments/report/report.h"
 #include "tests/experiments/report/committed_results.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/support/source.h"
 
 namespace foretoken {
@@ -177,44 +177,45 @@ TEST(TwoSpeeds, AreSaidWithRatioAndShare) {
   EXPECT_FALSE(two_speeds(few)) << "outliers are no speed";
 }
 
-json blocks(int rows, double slower, double per_token = 0) {
-  json found{{"rows", rows}, {"steps", 8}, {"seconds", json::array()}, {"context", json::array()}};
+BlockTimes blocks(int rows, double slower, double per_token = 0) {
+  BlockTimes found{.rows = rows, .steps = 8, .seconds = {}, .context = {}};
   for (int i = 0; i < 16; ++i) {
     const double context = i % 2 ? 4000 : 100, noise = 1 + 0.002 * (i % 5);
-    found["context"].push_back(context);
-    found["seconds"].push_back(slower * noise * std::exp(per_token * context));
+    found.context.push_back(context);
+    found.seconds.push_back(slower * noise * std::exp(per_token * context));
   }
   return found;
 }
 
-json repeats_of(const std::vector<json>& plain, const std::vector<json>& fast) {
-  json repeats = json::array();
-  for (std::size_t k = 0; k < plain.size(); ++k)
-    repeats.push_back({{"baseline", {{"step_blocks", plain[k]}}}, {"speculative", {{"step_blocks", fast[k]}}}});
-  return repeats;
+std::vector<SideSpeeds> speeds(const std::vector<BlockTimes>& plain, const std::vector<BlockTimes>& fast) {
+  std::vector<Alternation> repeats(plain.size());
+  for (std::size_t k = 0; k < plain.size(); ++k) {
+    repeats[k].baseline.step_blocks = plain[k];
+    repeats[k].speculative.step_blocks = fast[k];
+  }
+  return two_speeds_of(repeats);
 }
 
 // Long and short prompts take turns: their steps take different times on a machine of one speed.
 TEST(TwoSpeeds, OfASideAreTakenFromAllAlternationsAtEqualContexts) {
-  const json one = blocks(4, 1, 1e-4), slow = blocks(4, 1.2, 1e-4), other_rows = blocks(5, 1.2, 1e-4);
-  EXPECT_EQ(two_speeds_of(repeats_of({one, one, one}, {one, one, one})), json::array());
-  const json found = two_speeds_of(repeats_of({one, one, one}, {one, slow, one}));
+  const BlockTimes one = blocks(4, 1, 1e-4), slow = blocks(4, 1.2, 1e-4), other_rows = blocks(5, 1.2, 1e-4);
+  EXPECT_TRUE(speeds({one, one, one}, {one, one, one}).empty());
+  const std::vector<SideSpeeds> found = speeds({one, one, one}, {one, slow, one});
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0]["side"], "speculative");
-  EXPECT_NEAR(found[0]["ratio"].get<double>(), 1.2, 0.01);
-  EXPECT_NEAR(found[0]["slower"].get<double>(), 1 / 3.0, 0.01);
-  json late = one;  // slow while contexts are long, as it happens
+  EXPECT_EQ(found[0].side, "speculative");
+  EXPECT_NEAR(found[0].ratio, 1.2, 0.01);
+  EXPECT_NEAR(found[0].slower, 1 / 3.0, 0.01);
+  BlockTimes late = one;  // slow while contexts are long, as it happens
   for (int i = 0; i < 16; ++i) {
     const bool slow = i / 4 % 2 == 1;
-    late["context"][std::size_t(i)] = (slow ? 200 : 150) + 40 * (i % 4);
-    late["seconds"][std::size_t(i)] = (slow ? 1.5 : 1) * (1 + 0.002 * (i % 5));
+    late.context[std::size_t(i)] = (slow ? 200 : 150) + 40 * (i % 4);
+    late.seconds[std::size_t(i)] = (slow ? 1.5 : 1) * (1 + 0.002 * (i % 5));
   }
-  const json changing = two_speeds_of(repeats_of({late, late, late}, {one, one, one}));
+  const std::vector<SideSpeeds> changing = speeds({late, late, late}, {one, one, one});
   ASSERT_EQ(changing.size(), 1u);
-  EXPECT_NEAR(changing[0]["ratio"].get<double>(), 1.5, 0.01);
-  EXPECT_EQ(two_speeds_of(repeats_of({one, one, one}, {one, other_rows, one})), json::array())
-      << "steps that do not do the same";
-  EXPECT_EQ(two_speeds_of(json::parse(R"([{"baseline": {}, "speculative": {}}])")), json::array()) << "an older line";
+  EXPECT_NEAR(changing[0].ratio, 1.5, 0.01);
+  EXPECT_TRUE(speeds({one, one, one}, {one, other_rows, one}).empty()) << "steps that do not do the same";
+  EXPECT_TRUE(two_speeds_of({Alternation{}}).empty()) << "without blocks";
 }
 
 TEST(TwoSpeeds, AreToldInNotesAndBelowTheTable) {

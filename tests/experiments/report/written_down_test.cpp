@@ -9,7 +9,7 @@
 
 #include "experiments/report/page.h"
 #include "experiments/report/report.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/support/source.h"
 
 namespace foretoken {
@@ -36,13 +36,13 @@ void add_details(json& line, int number) {
                         {"scratch", 3e7 + 1e5 * i}};
       side["gaps"] = {{"700", 90}, {std::to_string(720 + i), 9}, {"800", 1}};
       for (json& r : side["requests"]) {
-        const double rounds = r["rounds"];
+        const int rounds = r["rounds"], accepted = r["accepted"];
         r.update({{"first_tokens", 2},
                   {"steady_tokens", r["tokens"].get<int>() / 2},
                   {"steady_seconds", (0.3 + 0.01 * (i % 5)) * r["share_seconds"].get<double>()},
                   {"log_probability", -1.5 * r["tokens"].get<double>()},
-                  {"tested_at", {rounds, r["tested"].get<double>() - rounds}},
-                  {"accepted_at", {r["accepted"].get<double>() / 2, r["accepted"].get<double>() / 4}}});
+                  {"tested_at", {rounds, std::max(0, r["tested"].get<int>() - rounds)}},
+                  {"accepted_at", {accepted / 2, accepted / 4}}});
       }
     }
 }
@@ -76,10 +76,11 @@ std::vector<json> lines_of_every_sort() {
   lines[2]["repeats"].erase(1);
   lines[4]["repeats"].erase(1), lines[4]["commit"] = "def-dirty";
   lines[5]["agreement"] = {{"compared", true}, {"compared_texts", 12}, {"differing_texts", 3}};
-  lines[6]["alternations"] = {{"differing", {{{"side", "baseline"}}}}};
+  lines[6]["alternations"] = {{"compared", true},
+                              {"differing", {{{"side", "baseline"}, {"repeat", 1}, {"requests", 2}}}}};
   lines[7].erase("repeats"), lines[7]["error"] = "the pool is too small; raise /engine/memory_mib";
   for (int i = 8; i < 12; ++i) lines[std::size_t(i)]["promise"] = "lossy: typical acceptance, epsilon .3";
-  lines[12].erase("promise");
+  lines[12]["promise"] = "";
   lines[13]["run"]["policy"]["name"] = "rising";
   return lines;
 }
@@ -135,10 +136,10 @@ TEST(WrittenDown, TablesForPrograms) {
 }
 
 // Which digits a figure has, though CSV has all of them.
-TEST(WrittenDown, EveryFigure) { expect_written("figures.md", figures_table(View(few_of_them())).markdown()); }
+TEST(WrittenDown, EveryFigure) { expect_written("figures.md", figures_table(view_of(few_of_them())).markdown()); }
 
 TEST(WrittenDown, ThePage) {
-  json payload = page_payload(View(few_of_them()), {"results/some.jsonl", "some.html"});
+  json payload = page_payload(view_of(few_of_them()), {"results/some.jsonl", "some.html"});
   payload.erase("made");
   expect_written("page.json", payload.dump(1));
 }

@@ -7,6 +7,7 @@
 
 #include "experiments/report/summary.h"
 #include "experiments/sweep/stops.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/experiments/sweep/demo_runs.h"
 
 namespace foretoken::test {

@@ -32,12 +32,12 @@ class Runs : public testing::Test {
     return {document, json::object(), key_of(document)};
   }
   json measured(const json& changes = json::object()) {
-    const json line = measure_run(run_of(changes), bench, "", [](double) {});
+    const json line = to_json(measure_run(run_of(changes), bench, "", [](double) {}));
     EXPECT_FALSE(line.contains("error")) << line["error"];
     return line;
   }
   std::string failure(const json& changes) {
-    return measure_run(run_of(changes), bench, "", [](double) {}).value("error", "");
+    return to_json(measure_run(run_of(changes), bench, "", [](double) {})).value("error", "");
   }
   Workbench bench;
 };

@@ -43,9 +43,9 @@ TEST_F(Estimates, TimeStepsWhereNothingIsMeasured) {
 TEST_F(Estimates, ScaleLikeRunsOfTheFile) {
   const foretoken::Run first = of(1);
   ResultsFile file(options.results);
-  json line = measure_run(first, bench, "", [](double) {});
-  line["seconds"] = 100;
-  file.append(line);
+  Result result = measure_run(first, bench, "", [](double) {});
+  result.seconds = 100;
+  file.append(result);
   const json ngram{{"drafter", {{"name", "ngram"}, {"model", nullptr}}}};
   const auto found =
       estimate({first, of(2), of(3, {{"workload", {{"max_new_tokens", 18}}}}), of(4, {{"measure", {{"repeats", 6}}}}),
@@ -79,9 +79,10 @@ TEST_F(Estimates, CountAlternationsThatAreKept) {
   const std::vector<foretoken::Run> runs{of(1)};
   Unfinished unfinished(options.results);
   ResultsFile file(options.results);
-  json alternation = measure_alternation(runs[0], 0, prepare(runs[0], bench, ""), bench, "", [](double) {}, nullptr);
-  alternation.update({{"run", runs[0].document}, {"axes", runs[0].axes}, {"together", 1}, {"seconds", 30}});
-  unfinished.add(alternation);
+  MeasuredAlternation alternation =
+      measure_alternation(runs[0], 0, prepare(runs[0], bench, ""), bench, "", [](double) {}, nullptr);
+  alternation.seconds = 30;
+  unfinished.add(to_json(alternation));
   const auto found = estimate(runs, bench, options);
   EXPECT_EQ(found[0].done, 1);
   EXPECT_EQ(found[0].basis, RestsOn::same_drafter) << "its own alternation";

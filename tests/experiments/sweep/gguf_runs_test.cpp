@@ -30,7 +30,7 @@ class GgufRuns : public testing::Test {
     return complete_run(document, bench.registries(), "test");
   }
   json line(const json& run) {
-    return measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {});
+    return to_json(measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {}));
   }
 
   TemporaryFolder folder_;

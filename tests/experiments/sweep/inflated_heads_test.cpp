@@ -49,7 +49,7 @@ struct InflatedRuns : ::testing::TestWithParam<const char*> {
                    {"workload", {{"prompts", "experiments/prompts.jsonl"}, {"limit", 2}, {"max_new_tokens", 16}}},
                    {"measure", {{"repeats", 1}, {"warmup", false}}}};
     const json document = complete_run(run, bench.registries(), "test");
-    const json line = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});
+    const json line = to_json(measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {}));
     EXPECT_FALSE(line.contains("error")) << line["error"];
     const json& side = line["repeats"][0]["speculative"];
     json found;

@@ -88,7 +88,7 @@ class RunsThatLearn : public testing::Test {
     return sentence_of([&] { runs(changes); });
   }
   json measured(const foretoken::Run& run) {
-    json line = measure_run(run, bench, "", [](double) {});
+    json line = to_json(measure_run(run, bench, "", [](double) {}));
     EXPECT_FALSE(line.contains("error")) << line["error"];
     return line;
   }
@@ -128,7 +128,7 @@ TEST_F(RunsThatLearn, NameNoStateThatNothingBeginsFrom) {
   EXPECT_TRUE(says(refusal({{"workload", {{"start", "hot"}}}}), "/workload/start", "cold, warm, others"));
   foretoken::Run unnamed = runs()[0];
   unnamed.document["workload"].erase("start");
-  EXPECT_TRUE(says(measure_run(unnamed, bench, "", [](double) {}).value("error", ""), "learns",
+  EXPECT_TRUE(says(to_json(measure_run(unnamed, bench, "", [](double) {})).value("error", ""), "learns",
                    R"("/workload/start": ["cold", "warm"])"));
 }
 
@@ -246,7 +246,7 @@ TEST_F(RunsThatLearn, RefuseToKnowOthersWhereNoneAreLeftOutOrOneComesAgain) {
   file.close();
   const json twice =
       others({{"workload", {{"skip", 2}, {"limit", 12}, {"prompts", (folder.path() / "p.jsonl").string()}}}});
-  EXPECT_TRUE(says(measure_run(runs(twice)[0], bench, "", [](double) {}).value("error", ""),
+  EXPECT_TRUE(says(to_json(measure_run(runs(twice)[0], bench, "", [](double) {})).value("error", ""),
                    "the prompts 1 and 14 of the workload begin equally", "take one of them out"));
 }
 
@@ -274,7 +274,7 @@ TEST_F(RunsThatLearn, TellANoticeThatWasThereWhenTheMeasurementBegan) {
   const auto both =
       expand(nlohmann::ordered_json(document({{"drafter", {{"name", "tells"}}}})), {}, told.registries(), "doc");
   for (const foretoken::Run& run : both) {
-    const json line = measure_run(run, told, "", [](double) {});
+    const json line = to_json(measure_run(run, told, "", [](double) {}));
     for (const json& repeat : line["repeats"])
       EXPECT_EQ(repeat["speculative"].value("notice", ""), "knew this when it was made");
   }
@@ -291,16 +291,17 @@ TEST_F(RunsThatLearn, GoOnWhereASweepWasStopped) {
   const SweepOptions options{folder.path() / "r.jsonl", "", "test", true, true};
   ResultsFile file(options.results);
   Unfinished unfinished(options.results);
-  json first = measure_alternation(both[1], 0, prepare(both[1], bench, ""), bench, "", [](double) {}, nullptr);
-  first.update({{"together", 2}, {"run", both[1].document}, {"axes", both[1].axes}});
+  json first = to_json(measure_alternation(both[1], 0, prepare(both[1], bench, ""), bench, "", [](double) {}, nullptr));
+  first["together"] = 2;
   unfinished.add(first);
   Rounds rounds(both, bench, options, file, unfinished);
   rounds.measure([](const foretoken::Run&) {},
                  [](const foretoken::Run&, const std::string& error) { ADD_FAILURE() << error; });
-  const std::vector<json> lines = load_results(options.results);
+  std::vector<json> lines;
+  for (const Result& result : load_results(options.results)) lines.push_back(to_json(result));
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[1]["key"], both[1].key);
-  EXPECT_EQ(lines[1]["repeats"][0]["speculative"], first["speculative"]["measure"]) << "as it was measured then";
+  EXPECT_EQ(lines[1]["repeats"][0]["speculative"], first["speculative"]["record"]) << "as it was measured then";
   EXPECT_TRUE(lines[1]["repeats"][1]["speculative"].contains("served_before"));
   for (const json& repeat : lines[0]["repeats"]) EXPECT_FALSE(repeat["speculative"].contains("served_before"));
 }

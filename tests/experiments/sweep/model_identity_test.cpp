@@ -18,31 +18,38 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+json identity(const fs::path& path) {
+  const ModelIdentity found = model_identity(path);
+  json all{{"name", found.name}};
+  if (found.revision) all["revision"] = *found.revision;
+  return all;
+}
+
 TEST(ModelIdentity, IsThatOfTheCacheOrTheFileOrTheFolder) {
   const TemporaryFolder folder;
   const fs::path snapshot = folder.path() / "hub" / "models--org--some-model" / "snapshots" / "0123abcd";
   fs::create_directories(snapshot);
   const json cached{{"name", "org/some-model"}, {"revision", "0123abcd"}};
-  EXPECT_EQ(model_identity(snapshot), cached);
-  EXPECT_EQ(model_identity(snapshot / ""), cached);
-  EXPECT_EQ(model_identity(snapshot / "." / ".." / "0123abcd"), cached);
+  EXPECT_EQ(identity(snapshot), cached);
+  EXPECT_EQ(identity(snapshot / ""), cached);
+  EXPECT_EQ(identity(snapshot / "." / ".." / "0123abcd"), cached);
   const fs::path plain = folder.path() / "plain";
   fs::create_directories(plain);
-  EXPECT_EQ(model_identity(plain), json({{"name", "plain"}}));
+  EXPECT_EQ(identity(plain), json({{"name", "plain"}}));
   folder.write("plain/config.json", R"({"_commit_hash": "ffee"})");
-  EXPECT_EQ(model_identity(plain), json({{"name", "plain"}, {"revision", "ffee"}}));
+  EXPECT_EQ(identity(plain), json({{"name", "plain"}, {"revision", "ffee"}}));
   for (const char* broken : {"{", "[]", R"({"_commit_hash": 5})", R"({"_commit_hash": null})"}) {
     folder.write("plain/config.json", broken);
-    EXPECT_EQ(model_identity(plain), json({{"name", "plain"}})) << broken;
+    EXPECT_EQ(identity(plain), json({{"name", "plain"}})) << broken;
   }
-  EXPECT_EQ(model_identity(folder.write("no.gguf", "nothing")), json({{"name", "no.gguf"}}));
+  EXPECT_EQ(identity(folder.write("no.gguf", "nothing")), json({{"name", "no.gguf"}}));
 }
 
 TEST(ModelIdentity, OfAGgufFileIsTheNameThatItHolds) {
   const fs::path data = fs::path(FORETOKEN_SOURCE_DIR) / "tests" / "data" / "gguf";
   for (const auto& entry : fs::directory_iterator(data))
     if (entry.path().extension() == ".gguf") {
-      EXPECT_FALSE(model_identity(entry.path())["name"].get<std::string>().empty()) << entry.path();
+      EXPECT_FALSE(model_identity(entry.path()).name.empty()) << entry.path();
     }
 }
 
@@ -70,15 +77,21 @@ TEST_F(Runs, TheHashOfOutputsIsThatOfTheTokensAlone) {
   EXPECT_EQ(measured(once)["outputs"]["baseline"], plain);
   EXPECT_EQ(measured(other_batch)["outputs"]["baseline"], plain) << "a batch changes no output";
   EXPECT_NE(measured(other_seed)["outputs"]["baseline"], plain);
-  EXPECT_NE(hash_of_outputs({1, 2}), hash_of_outputs({2, 1})) << "in their order";
-  EXPECT_NE(hash_of_outputs({1, nullptr}), hash_of_outputs({1}));
+  EXPECT_NE(hash_of_outputs(Outputs{1, 2}), hash_of_outputs(Outputs{2, 1})) << "in their order";
+  EXPECT_NE(hash_of_outputs(Outputs{1, std::nullopt}), hash_of_outputs(Outputs{1}));
 }
 
 TEST(SameOrigin, SeesNoClocks) {
-  json a{{"machine", {{"description", "x"}, {"clocks_mhz", {{"sm", 1980}}}, {"driver", "1"}}}}, b = a;
-  b["machine"]["clocks_mhz"]["sm"] = 900, b["machine"]["power_limit_watts"] = 300;
+  Origin a;
+  a.machine.emplace();
+  a.machine->description = "x";
+  a.machine->clocks_mhz = MachineInfo::Clocks{.sm = 1980, .memory = std::nullopt, .sm_most = std::nullopt};
+  a.machine->driver = "1";
+  Origin b = a;
+  b.machine->clocks_mhz->sm = 900;
+  b.machine->power_limit_watts = 300;
   EXPECT_TRUE(same_origin(a, b));
-  b["machine"]["driver"] = "2";
+  b.machine->driver = "2";
   EXPECT_FALSE(same_origin(a, b));
 }
 

@@ -76,20 +76,25 @@ TEST(Labels, BaselinesAreTheRunsWithoutDrafterAndPolicy) {
 TEST(SharedBaselines, AreMeasuredOnceARound) {
   Baselines shared;
   int measured = 0;
-  const auto once = [&] { return json(++measured); };
+  const auto side = [](int seconds) {
+    MeasuredSide found;
+    found.record.seconds = seconds;
+    return found;
+  };
+  const auto once = [&] { return side(++measured); };
   const json a{{"drafter", "x"}, {"policy", 1}, {"seed", 1}}, b{{"drafter", "y"}, {"policy", 2}, {"seed", 1}},
       c{{"drafter", "x"}, {"policy", 1}, {"seed", 2}};
   EXPECT_FALSE(shared.known(a));
-  EXPECT_EQ(shared.of(a, once), 1);
+  EXPECT_EQ(shared.of(a, once).record.seconds, 1);
   EXPECT_TRUE(shared.known(b));
   EXPECT_FALSE(shared.known(c));
-  EXPECT_EQ(shared.of(b, once), 1);
-  EXPECT_EQ(shared.of(c, once), 2);
+  EXPECT_EQ(shared.of(b, once).record.seconds, 1);
+  EXPECT_EQ(shared.of(c, once).record.seconds, 2);
   shared.clear();
   EXPECT_FALSE(shared.known(a));
-  EXPECT_EQ(shared.of(b, once), 3);
-  shared.put(c, 9);
-  EXPECT_EQ(shared.of(c, once), 9);
+  EXPECT_EQ(shared.of(b, once).record.seconds, 3);
+  shared.put(c, side(9));
+  EXPECT_EQ(shared.of(c, once).record.seconds, 9);
   EXPECT_EQ(measured, 3);
 }
 

@@ -1,6 +1,8 @@
 // If files of a run's paths changed after its results were stored, resuming reports it.
 #include "experiments/sweep/provenance.h"
 
+#include <functional>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -8,7 +10,7 @@
 
 #include "experiments/report/machine.h"
 #include "experiments/sweep/run_document.h"
-#include "tests/experiments/report/result_lines.h"
+#include "tests/experiments/report/made_results.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/states.h"
 
@@ -87,16 +89,18 @@ TEST(Fingerprint, OfWhatCannotBeReadIsAnError) {
   EXPECT_TRUE(says(sentence_of([&] { fingerprint("/proc/self/mem"); }), "/proc/self/mem", "Input/output error"));
 }
 
+using Prints = std::map<std::string, std::string>;
+
 TEST(Sources, AreThePromptsAndTheModels) {
   Registries registries;
   register_drafters(registries), register_verifiers(registries);
   json document = {{"target", {{"model", "experiments/models/target"}}},
                    {"drafter", {{"name", "draft_model"}, {"model", "experiments/models/draft"}}},
                    {"workload", {{"prompts", "experiments/prompts.jsonl"}}}};
-  const json sources = sources_of(complete_run(document, registries, "test"), registries, "");
-  EXPECT_EQ(sources, json({{"experiments/models/draft", fingerprint("experiments/models/draft")},
-                           {"experiments/models/target", fingerprint("experiments/models/target")},
-                           {"experiments/prompts.jsonl", fingerprint("experiments/prompts.jsonl")}}));
+  const auto sources = sources_of(complete_run(document, registries, "test"), registries, "");
+  EXPECT_EQ(sources, (Prints{{"experiments/models/draft", fingerprint("experiments/models/draft")},
+                             {"experiments/models/target", fingerprint("experiments/models/target")},
+                             {"experiments/prompts.jsonl", fingerprint("experiments/prompts.jsonl")}}));
   document["workload"]["prompts"] = "nowhere.jsonl", document["drafter"] = {{"name", "ngram"}};
   EXPECT_EQ(sources_of(complete_run(document, registries, "test"), registries, "").size(), 1u);
 }
@@ -116,10 +120,10 @@ TEST(Sources, AreFilesThatOptionsName) {
                  {"policy", {{"name", "fixed"}}},
                  {"verifier", {{"name", "speculative_sampling"}}},
                  {"workload", {{"prompts", "nowhere.jsonl"}}}};
-  const json sources = sources_of(run, registries, "");
-  EXPECT_EQ(sources, json({{store, fingerprint(store)},
-                           {shape + "/config.json", fingerprint(shape + "/config.json")},
-                           {"experiments/models/target", fingerprint("experiments/models/target")}}));
+  const auto sources = sources_of(run, registries, "");
+  EXPECT_EQ(sources, (Prints{{store, fingerprint(store)},
+                             {shape + "/config.json", fingerprint(shape + "/config.json")},
+                             {"experiments/models/target", fingerprint("experiments/models/target")}}));
 }
 
 // A GGUF file is a model, and a shape, by itself.
@@ -132,27 +136,26 @@ TEST(Sources, AreModelsInOneFile) {
                  {"policy", {{"name", "fixed"}}},
                  {"verifier", {{"name", "speculative_sampling"}}},
                  {"workload", {{"prompts", "nowhere.jsonl"}}}};
-  const json sources = sources_of(run, registries, "");
-  EXPECT_EQ(sources, json({{model, fingerprint(model)},
-                           {"tests/data/gguf/scaled.gguf", fingerprint("tests/data/gguf/scaled.gguf")}}));
-  EXPECT_NE(sources[model], "");
+  const auto sources = sources_of(run, registries, "");
+  EXPECT_EQ(sources, (Prints{{model, fingerprint(model)},
+                             {"tests/data/gguf/scaled.gguf", fingerprint("tests/data/gguf/scaled.gguf")}}));
+  EXPECT_NE(sources.at(model), "");
 }
 
 class OriginsOfResults : public testing::Test {
  protected:
-  Origins origins(const json& changes) {
+  using Change = std::function<void(Origin&)>;
+
+  Origins origins(const Change& change) {
     ResultsFile file(folder.path() / "r.jsonl");
     const json run{{"name", "a"}, {"engine", {{"device", "auto"}}}},
         side = measure({{0, nullptr, 2, 1, 1, 1, 1, 1.0}}, {1}, {1}, {1}, {0, 1}, 1, 1);
-    json line{{"schema", 1},
-              {"key", key_of(run)},
-              {"run", run},
-              {"commit", "now"},
-              {"machine", host_of()},
-              {"sources", {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}}},
-              {"repeats", {{{"baseline", side}, {"speculative", side}}}}};
-    line.merge_patch(changes);
-    file.append(line);
+    Result result = made(line(key_of(run), run, json::object(), {{{"baseline", side}, {"speculative", side}}}));
+    result.origin.commit = "now";
+    result.origin.machine = host_of();
+    result.origin.sources = {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}};
+    change(result.origin);
+    file.append(result);
     std::vector<foretoken::Run> runs{{run, json::object(), key_of(run)}};
     if (unfinished) runs.push_back({json::object(), json::object(), "not measured"});
     return origins_of(runs, file, folder.path(), "now", [&](const json& engine) {
@@ -160,62 +163,65 @@ class OriginsOfResults : public testing::Test {
       return here;
     });
   }
-  std::vector<std::string> told(const json& changes) { return origins(changes).sentences; }
+  std::vector<std::string> told(const Change& change) { return origins(change).sentences; }
+  static Change on(const std::string& device, const std::string& description) {
+    return [=](Origin& o) { o.machine->device = device, o.machine->description = description; };
+  }
   TemporaryFolder folder;
-  json here = host_of();
+  MachineInfo here = host_of();
   bool unfinished = true;  // another run is still to be measured
 };
 
 TEST_F(OriginsOfResults, OfToday) {
   folder.write("p.jsonl", "one");
-  EXPECT_TRUE(told(json::object()).empty());
-  EXPECT_TRUE(told({{"machine", nullptr}, {"sources", nullptr}}).empty()) << "a line of an older program";
+  EXPECT_TRUE(told([](Origin&) {}).empty());
 }
 
 TEST_F(OriginsOfResults, OfAnotherDayAreTold) {
   folder.write("p.jsonl", "one");
-  const auto commit = told({{"commit", "0123456789ab"}}), machine = told({{"machine", {{"cpu", "a calculator"}}}}),
-             older = told({{"sources", {{"p.jsonl", "0123456789abcdef"}}}}),
-             gone = told({{"sources", {{"q.jsonl", "xxh3:0123456789abcdef"}}}});
-  ASSERT_EQ(std::tuple(commit.size(), machine.size(), older.size(), gone.size()), std::tuple(1u, 1u, 1u, 1u));
+  const auto commit = told([](Origin& o) { o.commit = "0123456789ab"; }),
+             machine = told([](Origin& o) { o.machine->cpu = "a calculator"; }),
+             gone = told([](Origin& o) { o.sources["q.jsonl"] = "xxh3:0123456789abcdef"; });
+  ASSERT_EQ(std::tuple(commit.size(), machine.size(), gone.size()), std::tuple(1u, 1u, 1u));
   EXPECT_TRUE(says(commit[0], "1 result in", "another commit", "is kept", "--results"));
   EXPECT_TRUE(says(machine[0], "another machine (a calculator", "is kept", "--results"));
-  EXPECT_TRUE(says(older[0], "a version that did not see all contents of p.jsonl", "is kept", "--results"));
   EXPECT_TRUE(says(gone[0], "q.jsonl, which is not there any more", "is kept", "--results"));
 }
 
 // "auto" is another device on a machine with a GPU, or where its driver has gone.
 TEST_F(OriginsOfResults, OfAnotherKindOfDeviceAreNotAddedTo) {
-  const json on_gpu{{"machine", {{"device", "cuda"}, {"description", "a GPU, fast"}}}};
-  here.update({{"device", "cpu"}, {"description", "a CPU, 2 threads"}});
+  const Change on_gpu = on("cuda", "a GPU, fast");
+  here.device = "cpu", here.description = "a CPU, 2 threads";
   EXPECT_TRUE(
       says(sentence_of([&] { origins(on_gpu); }), "r.jsonl", "the device cuda", "\"auto\" is cpu", "--results"));
   folder.write("p.jsonl", "one");
-  json changed = on_gpu;
-  changed["sources"] = {{"p.jsonl", "xxh3:0123456789abcdef"}};
+  const Change changed = [&](Origin& o) {
+    on_gpu(o);
+    o.sources = {{"p.jsonl", "xxh3:0123456789abcdef"}};
+  };
   EXPECT_EQ(origins(changed).changed.size(), 1u) << "it is measured again";
   unfinished = false;  // nothing is added
   const auto told_only = told(on_gpu);
   ASSERT_EQ(told_only.size(), 1u);
   EXPECT_TRUE(says(told_only[0], "on another device (a GPU, fast)", "is kept", "--results"));
-  EXPECT_TRUE(told({{"machine", {{"device", "cpu"}, {"description", "a CPU, 2 threads"}}}}).empty());
+  EXPECT_TRUE(told(on("cpu", "a CPU, 2 threads")).empty());
 }
 
 TEST_F(OriginsOfResults, OfAnotherDeviceOfTheKindAreTold) {
-  here.update({{"device", "cuda"}, {"description", "a GPU, fast; a note"}});
-  EXPECT_TRUE(told({{"machine", {{"device", "cuda"}, {"description", "a GPU, fast; another note"}}}}).empty());
-  const auto other = told({{"machine", {{"device", "cuda"}, {"description", "a larger GPU, fast"}}}});
+  here.device = "cuda", here.description = "a GPU, fast; a note";
+  EXPECT_TRUE(told(on("cuda", "a GPU, fast; another note")).empty());
+  const auto other = told(on("cuda", "a larger GPU, fast"));
   ASSERT_EQ(other.size(), 1u);
   EXPECT_TRUE(says(other[0], "on another device (a larger GPU, fast)", "is kept", "--results"));
 }
 
 TEST_F(OriginsOfResults, OfOtherContentsAreMeasuredAgain) {
   folder.write("p.jsonl", "one");
-  const Origins found = origins({{"sources", {{"p.jsonl", "xxh3:0123456789abcdef"}}}});
+  const Origins found = origins([](Origin& o) { o.sources = {{"p.jsonl", "xxh3:0123456789abcdef"}}; });
   EXPECT_EQ(found.changed, std::set<std::string>{key_of({{"name", "a"}, {"engine", {{"device", "auto"}}}})});
   ASSERT_EQ(found.sentences.size(), 1u);
   EXPECT_TRUE(says(found.sentences[0], "1 result in", "other contents of p.jsonl", "measured again"));
-  EXPECT_TRUE(origins(json::object()).changed.empty());
+  EXPECT_TRUE(origins([](Origin&) {}).changed.empty());
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ class RecordedForwards : public testing::Test {
     recorder = device.get();
     recorder->file = trace(), recorder->moves = moves;
     bench.put_backend(document["engine"], std::move(device));
-    json found = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});
+    json found = to_json(measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {}));
     EXPECT_FALSE(found.contains("error")) << found["error"];
     periods = recorder->periods;
     recorded_late = recorder->recorded_late;
@@ -222,17 +222,16 @@ class OnOneDevice : public RecordedForwards {
     const json document = complete_run(run({{"policy", {{"length", length}}}}), bench.registries(), "test");
     const foretoken::Run one{document, json::object(), key.empty() ? key_of(document) : key};
     device->periods = {{}};
-    const json record =
+    const MeasuredAlternation measured =
         measure_alternation(one, alternation, prepare(one, bench, ""), bench, "", [](double) {}, shared);
     const auto& periods = device->periods;
     Found found{periods.at(0).bodies, periods[0].recorded};
     if (!shared) found.baseline = periods.at(alternation % 2 == 0 ? 1 : 3).bodies;
     if (!shared) found.speculative = periods.at(alternation % 2 == 0 ? 3 : 1).bodies;
-    for (const char* side : {"baseline", "speculative"}) {
-      const json& m = record[side]["measure"];
-      EXPECT_EQ(m["recorded"], 0) << side;
-      found.unrecorded += m["unrecorded"].get<long>();
-      for (const json& s : m["steps_of_rows"]) found.steps += s["steps"].get<long>();
+    for (const MeasuredSide* side : {&measured.baseline, &measured.speculative}) {
+      EXPECT_EQ(side->record.recorded, 0);
+      found.unrecorded += *side->record.unrecorded;
+      for (const StepsOfRows& s : side->record.steps_of_rows) found.steps += s.steps;
     }
     return found;
   }

@@ -58,8 +58,8 @@ class SweepsInRounds : public Runs {
   }
   json line_of_run(const foretoken::Run& run) {
     json found;
-    for (const json& line : load_results(options.results))
-      if (line["key"] == run.key) found = line;
+    for (const Result& result : load_results(options.results))
+      if (result.key == run.key) found = to_json(result);
     return found;
   }
   std::vector<std::string> kept() {
@@ -117,20 +117,23 @@ TEST(FirstLooks, AreFewAndQuicklyFound) {
 TEST_F(SweepsInRounds, AreReadWhereTheyWereStopped) {
   const auto runs = three();
   order(runs, 4);
-  const auto lines = load_with_unfinished(options.results);
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0], line_of_run(runs[2]));
-  for (const json& line : {lines[1], lines[2]}) {
-    EXPECT_EQ(line["unfinished"], json({{"done", 1}, {"of", 2}}));
-    EXPECT_EQ(line["repeats"].size(), 1u);
-    EXPECT_EQ(key_of(line["run"]), line["key"]);
-    EXPECT_EQ(damage_of(line), "");
+  const std::vector<Result> results = load_with_unfinished(options.results);
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(to_json(results[0]), line_of_run(runs[2]));
+  for (const Result& result : {results[1], results[2]}) {
+    ASSERT_TRUE(result.unfinished);
+    EXPECT_EQ(result.unfinished->done, 1);
+    EXPECT_EQ(result.unfinished->of, 2);
+    EXPECT_EQ(result.repeats.size(), 1u);
+    EXPECT_EQ(key_of(result.run), result.key);
+    EXPECT_EQ(damage_of(result), "");
+    EXPECT_EQ(to_json(result)["unfinished"], json({{"done", 1}, {"of", 2}}));
   }
-  const std::string shown = show(lines, {"markdown", {"main"}, 0});
+  const std::string shown = show(results, {"markdown", {"main"}, 0});
   EXPECT_TRUE(says(shown, "1 of 2 alternations", "draft_model", "ngram"));
-  EXPECT_FALSE(holds(show({lines[0]}, {"csv", {"main"}, 0}), "unfinished"));
+  EXPECT_FALSE(holds(show({results[0]}, {"csv", {"main"}, 0}), "unfinished"));
   order(runs);
-  for (const json& line : load_with_unfinished(options.results)) EXPECT_FALSE(line.contains("unfinished"));
+  for (const Result& result : load_with_unfinished(options.results)) EXPECT_FALSE(result.unfinished);
 }
 
 TEST_F(SweepsInRounds, AreReadWithoutWhatIsDamaged) {
@@ -146,15 +149,15 @@ TEST_F(SweepsInRounds, AreReadWithoutWhatIsDamaged) {
     return load_with_unfinished(options.results).size();
   };
   EXPECT_EQ(left([](json&) {}), 2u);
-  EXPECT_EQ(left([](json& kept) { kept.erase("run"); }), 1u) << "of an earlier version";
+  EXPECT_EQ(left([](json& kept) { kept.erase("run"); }), 1u);
+  EXPECT_EQ(left([](json& kept) { kept["schema"] = 1; }), 1u) << "of an earlier version";
   EXPECT_EQ(left([](json& kept) { kept["run"]["sampling"]["seed"] = 77; }), 1u) << "of another run";
-  EXPECT_EQ(left([](json& kept) { kept["of"].erase("promise"); }), 1u);
-  EXPECT_EQ(left([](json& kept) { kept["baseline"]["measure"] = json::object(); }), 1u);
+  EXPECT_EQ(left([](json& kept) { kept["engine"].erase("promise"); }), 1u);
+  EXPECT_EQ(left([](json& kept) { kept["baseline"]["record"] = json::object(); }), 1u);
   EXPECT_EQ(left([](json& kept) { kept = json::array(); }), 1u);
-  EXPECT_EQ(
-      left([&](json&) { ResultsFile(options.results).append(failed_line(runs[0], "it failed later", 0, bench, "")); }),
-      2u);
-  EXPECT_EQ(load_with_unfinished(options.results).back()["error"], "it failed later") << "which is not hidden";
+  const Result failed = failed_result(runs[0], "it failed later", 0, bench, "");
+  EXPECT_EQ(left([&](json&) { ResultsFile(options.results).append(failed); }), 2u);
+  EXPECT_EQ(load_with_unfinished(options.results).back().error, "it failed later") << "which is not hidden";
   EXPECT_TRUE(says(sentence_of([] { load_with_unfinished("nowhere.jsonl"); }), "nowhere.jsonl"));
 }
 
@@ -166,7 +169,7 @@ TEST_F(SweepsInRounds, GoOnWhereTheyWereStopped) {
   const json first = Unfinished(options.results).at(runs[0].key, 0), finished = line_of_run(runs[2]);
   EXPECT_EQ(order(runs), "ab");
   const json line = line_of_run(runs[0]);
-  EXPECT_EQ(line["repeats"][0]["baseline"], first["baseline"]["measure"]) << "as it was measured then";
+  EXPECT_EQ(line["repeats"][0]["baseline"], first["baseline"]["record"]) << "as it was measured then";
   EXPECT_EQ(line["repeats"][1]["first"], "speculative");
   EXPECT_EQ(line["alternations"], json({{"compared", true}, {"differing", json::array()}}));
   EXPECT_EQ(line["agreement"]["compared_texts"], 24);
@@ -180,7 +183,7 @@ TEST_F(SweepsInRounds, MixNoAlternationsOfTwoPrograms) {
   order(runs, 4);
   Unfinished unfinished(options.results);
   json other = unfinished.at(runs[1].key, 0);
-  other["of"]["commit"] = "another";
+  other["origin"]["commit"] = "another";
   unfinished.add(other);
   EXPECT_EQ(order(runs), "bab") << "a goes on, b begins again";
   EXPECT_NE(line_of_run(runs[1])["commit"], "another");
@@ -197,7 +200,7 @@ TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
     EXPECT_EQ(order({runs[0]}, 1), "a");
     EXPECT_EQ(order({runs[0], runs[2]}, 2), "ac") << "one alternation of a is kept";
     json kept = read_json(left);
-    kept["baseline"]["measure"]["seconds"] = 12345;
+    kept["baseline"]["record"]["seconds"] = 12345;
     change(kept);
     std::ofstream(left) << kept.dump();
   };
@@ -208,10 +211,10 @@ TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
     EXPECT_EQ(line_of_run(runs[0])["repeats"].size(), 2u);
     return found;
   };
-  EXPECT_EQ(again([](json& kept) { kept["of"]["commit"] = "another"; }), "a");
+  EXPECT_EQ(again([](json& kept) { kept["origin"]["commit"] = "another"; }), "a");
   EXPECT_EQ(again([&](json& kept) { kept["key"] = runs[1].key; }), "a") << "of another document";
   EXPECT_EQ(again([](json& kept) { kept["alternation"] = 1; }), "a");
-  EXPECT_EQ(again([](json& kept) { kept.erase("of"); }), "a");
+  EXPECT_EQ(again([](json& kept) { kept.erase("origin"); }), "a");
   EXPECT_EQ(again([](json& kept) { kept["measured_seconds"] = "long"; }), "a");
   EXPECT_EQ(again([](json& kept) { kept = json::array(); }), "a");
   damage([](json&) {});
@@ -226,13 +229,14 @@ TEST_F(SweepsInRounds, AlternationsServeWhatWasPrepared) {
   const foretoken::Run run = run_of();
   Prepared prepared = prepare(run, bench, "");
   EXPECT_EQ(prepared.jobs.size(), 12u);
-  EXPECT_EQ(prepared.engine["compared"], true);
-  prepared.jobs.resize(3), prepared.engine["promise"] = "as prepared";
+  EXPECT_TRUE(prepared.engine.compared);
+  prepared.jobs.resize(3);
+  prepared.engine.promise = "as prepared";
   for (int k = 0; k < 2; ++k) {
-    const json found = measure_alternation(run, k, prepared, bench, "", [](double) {}, nullptr);
-    EXPECT_EQ(found["of"]["promise"], "as prepared");
-    EXPECT_EQ(found["baseline"]["measure"]["requests"].size(), 3u);
-    EXPECT_EQ(found["speculative"]["measure"]["requests"].size(), 3u);
+    const MeasuredAlternation found = measure_alternation(run, k, prepared, bench, "", [](double) {}, nullptr);
+    EXPECT_EQ(found.engine.promise, "as prepared");
+    EXPECT_EQ(found.baseline.record.requests.size(), 3u);
+    EXPECT_EQ(found.speculative.record.requests.size(), 3u);
   }
 }
 
@@ -271,7 +275,9 @@ TEST_F(SweepsInRounds, RunsOfOneTargetGoTogetherNeighboursByWhatTheyLoad) {
   EXPECT_EQ(found, "draft longer batch ngram | other | ");
 }
 
-json alternation(const std::string& key, int k) { return {{"key", key}, {"alternation", k}, {"value", k * 10}}; }
+json alternation(const std::string& key, int k) {
+  return {{"schema", kResultSchema}, {"key", key}, {"alternation", k}, {"value", k * 10}};
+}
 
 TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
   const TemporaryFolder folder;
@@ -280,7 +286,7 @@ TEST(UnfinishedRuns, CountFromTheFirstWithoutAGap) {
   for (const int k : {0, 1, 3}) kept.add(alternation("aa", k));
   kept.add(alternation("ab", 0));
   EXPECT_EQ(kept.count("aa"), 2);
-  EXPECT_EQ(kept.of("aa", 2)[1]["value"], 10);
+  EXPECT_EQ(kept.at("aa", 1)["value"], 10);
   std::ofstream(kept.folder() / "aa-1.json") << "{\"alternation\": 1, ";
   EXPECT_EQ(kept.count("aa"), 1) << "a damaged one is measured again";
   kept.drop("aa");
@@ -304,6 +310,16 @@ TEST(UnfinishedRuns, AreWhatTheirNamesSay) {
   EXPECT_EQ(kept.count("aa"), 1);
   for (const char* key : {"bb", "cc", "dd", "ee"}) EXPECT_EQ(kept.count(key), 0) << key;
   EXPECT_TRUE(says(sentence_of([&] { kept.at("aa", 1); }), "aa-1.json", "start it again"));
+}
+
+TEST(UnfinishedRuns, OfAnotherSchemaAreRefused) {
+  const TemporaryFolder folder;
+  Unfinished kept(folder.path() / "r.jsonl");
+  json older = alternation("aa", 0);
+  older["schema"] = 1;
+  kept.add(older);
+  EXPECT_TRUE(says(sentence_of([&] { (void)kept.count("aa"); }), "r.jsonl.unfinished", "another version",
+                   "remove that folder"));
 }
 
 TEST(UnfinishedRuns, MoveToTheProcessThatMeasuresThem) {

@@ -14,12 +14,16 @@ namespace {
 
 TEST(StepBlocks, AreMediansOfConsecutiveStepsOfTheMostFrequentRows) {
   StepBlocks blocks;
-  EXPECT_EQ(blocks.as_json()["seconds"], json::array());
+  EXPECT_TRUE(blocks.times().seconds.empty());
   for (int i = 0; i < 17; ++i) {
     blocks.add(4, i < 8 ? 1 + (i == 3) * 100 : 2, i);
     if (i < 10) blocks.add(3, 50, 0);
   }
-  EXPECT_EQ(blocks.as_json(), json({{"rows", 4}, {"steps", 8}, {"seconds", {1.0, 2.0}}, {"context", {3.5, 11.5}}}))
+  EXPECT_EQ(json({{"rows", blocks.times().rows},
+                  {"steps", blocks.times().steps},
+                  {"seconds", blocks.times().seconds},
+                  {"context", blocks.times().context}}),
+            json({{"rows", 4}, {"steps", 8}, {"seconds", {1.0, 2.0}}, {"context", {3.5, 11.5}}}))
       << "the last step fills no block";
 }
 
@@ -27,12 +31,12 @@ TEST(StepBlocks, AreAtMostThirtyTwo) {
   for (const int steps : {255, 256, 257, 1000, 4321}) {
     StepBlocks blocks;
     for (int i = 0; i < steps; ++i) blocks.add(1, 1 + i, 0);
-    const json found = blocks.as_json();
-    const long size = found["steps"], count = long(found["seconds"].size());
+    const BlockTimes found = blocks.times();
+    const long size = found.steps, count = long(found.seconds.size());
     EXPECT_EQ(size, std::max(8, (steps + 31) / 32)) << steps;
     EXPECT_EQ(count, steps / size) << steps;
     EXPECT_LE(count, 32) << steps;
-    EXPECT_EQ(found["seconds"][0], 1 + (size - 1) / 2.0) << steps;
+    EXPECT_EQ(found.seconds[0], 1 + (size - 1) / 2.0) << steps;
   }
 }
 
@@ -68,7 +72,7 @@ json measured(Workbench& bench, const char* drafter) {
                    {"workload", {{"max_new_tokens", 24}}},
                    {"measure", {{"warmup", false}}}});
   const json document = complete_run(run, bench.registries(), "test");
-  json line = measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {});
+  json line = to_json(measure_run({document, json::object(), key_of(document)}, bench, "", [](double) {}));
   EXPECT_FALSE(line.contains("error")) << line["error"];
   return line;
 }

@@ -60,7 +60,10 @@ TEST(NothingRecorded, lasts_as_long_as_it_lives_where_the_run_was_warmed_up) {
 
 // A measurement of one request that generated `text`.
 Measured measurement(double stopped, std::vector<Token> text = {1, 2}) {
-  return {{{"stopped_seconds", stopped}, {"seconds", 10.0}}, {std::move(text)}, {""}};
+  Measured found{{}, {std::move(text)}, {""}};
+  found.record.stopped_seconds = stopped;
+  found.record.seconds = 10;
+  return found;
 }
 
 TEST(MeasureKept, says_what_was_thrown_away_and_compares_its_outputs) {
@@ -68,16 +71,16 @@ TEST(MeasureKept, says_what_was_thrown_away_and_compares_its_outputs) {
   const std::vector<Measured> all = {measurement(7), measurement(0.5, {1, 3}), measurement(0.1)};
   const Taken taken = measure_kept([&] { return all.at(asked++); }, [&] { ++again; });
   EXPECT_EQ(again, 2u);
-  EXPECT_EQ(taken.measured.measure["stopped_seconds"], 0.1) << "2 % of the time may be lost";
+  EXPECT_EQ(taken.measured.record.stopped_seconds, 0.1) << "2 % of the time may be lost";
   ASSERT_EQ(taken.thrown_away.size(), 2u);
-  const auto thrown = [](double stopped, int differing) {
-    return nlohmann::json({{"reason", "the process was stopped"},
-                           {"stopped_seconds", stopped},
-                           {"seconds", 10.0},
-                           {"differing_texts", differing}});
+  const auto expect_thrown = [](const ThrownAway& thrown, double stopped, long differing) {
+    EXPECT_EQ(thrown.reason, "the process was stopped");
+    EXPECT_EQ(thrown.stopped_seconds, stopped);
+    EXPECT_EQ(thrown.seconds, 10);
+    EXPECT_EQ(thrown.differing_texts, differing);
   };
-  EXPECT_EQ(taken.thrown_away[0], thrown(7, 0));
-  EXPECT_EQ(taken.thrown_away[1], thrown(0.5, 1));
+  expect_thrown(taken.thrown_away[0], 7, 0);
+  expect_thrown(taken.thrown_away[1], 0.5, 1);
 }
 
 TEST(MeasureKept, a_process_that_is_always_stopped_measures_nothing) {
@@ -93,47 +96,60 @@ TEST(MeasureKept, takes_the_first_measurement_where_a_busy_machine_is_accepted) 
   };
   const Taken taken = measure_kept(measure, [] { FAIL(); }, true);
   EXPECT_EQ(measured, 1);
-  EXPECT_EQ(taken.measured.measure["stopped_seconds"], 9.0);
+  EXPECT_EQ(taken.measured.record.stopped_seconds, 9.0);
   EXPECT_TRUE(taken.thrown_away.empty());
+}
+
+RequestRecord request_of(long rounds) {
+  RequestRecord found;
+  found.tokens = 2;
+  found.rounds = rounds;
+  found.drafted = found.tested = 3;
+  found.accepted = 1;
+  return found;
+}
+
+// "speculative 1: 2": requests that differ in alternation 1.
+std::vector<std::string> differing(const SameAgain& same) {
+  std::vector<std::string> found;
+  for (const Reproduced::Difference& d : same.found().differing)
+    found.push_back(d.side + " " + std::to_string(d.repeat) + ": " + std::to_string(d.requests));
+  return found;
 }
 
 // A plugin with a static store did other rounds in every alternation.
 TEST(SameAgain, names_alternations_that_differ) {
   SameAgain same(true), unasked(false);
   const auto add = [&](long rounds, std::vector<Token> text, const char* side, int repeat) {
-    const nlohmann::json request = {{"tokens", 2}, {"rounds", rounds}, {"drafted", 3}, {"tested", 3}, {"accepted", 1}};
-    const Measured now{{{"requests", {request, request}}}, {{1, 2}, std::move(text)}, {"", ""}};
-    for (SameAgain* s : {&same, &unasked}) s->add(now.measure, outputs_of(now), side, repeat);
+    Measured now{{}, {{1, 2}, std::move(text)}, {"", ""}};
+    now.record.requests = {request_of(rounds), request_of(rounds)};
+    for (SameAgain* s : {&same, &unasked}) s->add({now.record, outputs_of(now), {}}, side, repeat);
   };
   add(2, {1, 2}, "baseline", 0), add(5, {1, 2}, "speculative", 0);
   add(2, {1, 2}, "baseline", 1), add(4, {1, 2}, "speculative", 1);
   add(2, {1, 9}, "baseline", 2), add(5, {1, 2}, "speculative", 2);
-  EXPECT_EQ(same.as_json()["differing"], nlohmann::json({{{"side", "speculative"}, {"repeat", 1}, {"requests", 2}},
-                                                         {{"side", "baseline"}, {"repeat", 2}, {"requests", 1}}}));
-  EXPECT_EQ(unasked.as_json(), nlohmann::json({{"compared", false}, {"differing", nlohmann::json::array()}}));
+  EXPECT_EQ(differing(same), (std::vector<std::string>{"speculative 1: 2", "baseline 2: 1"}));
+  EXPECT_FALSE(unasked.found().compared);
+  EXPECT_TRUE(unasked.found().differing.empty());
 }
 
 // Of three jobs: requests of those that a measurement left out are not in its list.
 TEST(SameAgain, compares_jobs_also_behind_turns_that_were_left_out) {
   SameAgain same(true);
-  const auto add = [&](const std::vector<std::size_t>& left_out, std::vector<long> rounds, int repeat) {
-    nlohmann::json measure{{"requests", nlohmann::json::array()}};
-    for (const long n : rounds)
-      measure["requests"].push_back({{"tokens", 2}, {"rounds", n}, {"drafted", 3}, {"tested", 3}, {"accepted", 1}});
+  const auto add = [&](const std::vector<std::size_t>& left_out, const std::vector<long>& rounds, int repeat) {
     Measured now{{}, {{1}, {2}, {3}}, {"", "", ""}};
+    for (const long n : rounds) now.record.requests.push_back(request_of(n));
     for (const std::size_t job : left_out) {
-      measure["left_out"]["turns"].push_back({{"job", job}});
+      if (!now.record.left_out) now.record.left_out.emplace();
+      now.record.left_out->turns.push_back({.job = long(job)});
       now.texts[job].clear(), now.failures[job] = "the turn was left out";
     }
-    same.add(measure, outputs_of(now), "speculative", repeat);
+    same.add({now.record, outputs_of(now), {}}, "speculative", repeat);
   };
   add({1}, {5, 7}, 0), add({1}, {5, 7}, 1);
-  EXPECT_TRUE(same.as_json()["differing"].empty());
+  EXPECT_TRUE(differing(same).empty());
   add({1}, {5, 8}, 2), add({}, {5, 6, 7}, 3), add({0}, {6, 7}, 4);
-  const nlohmann::json want{{{"side", "speculative"}, {"repeat", 2}, {"requests", 1}},
-                            {{"side", "speculative"}, {"repeat", 3}, {"requests", 1}},
-                            {{"side", "speculative"}, {"repeat", 4}, {"requests", 2}}};
-  EXPECT_EQ(same.as_json()["differing"], want);
+  EXPECT_EQ(differing(same), (std::vector<std::string>{"speculative 2: 1", "speculative 3: 1", "speculative 4: 2"}));
 }
 
 // A lossy verifier's side may leave out other turns than the baseline's.
@@ -141,21 +157,21 @@ TEST(Agreement, leaves_out_turns_that_one_side_left_out) {
   const Measured plain{{}, {{1}, {2}, {}}, {"", "", "the turn was left out"}},
       lossy{{}, {{1}, {}, {3}}, {"", "the turn was left out", ""}};
   Agreement agreement;
-  agreement.add(outputs_of(plain), outputs_of(lossy));
-  EXPECT_EQ(agreement.compared, 1);
-  EXPECT_EQ(agreement.different, 0);
+  compare_outputs(outputs_of(plain), outputs_of(lossy), agreement);
+  EXPECT_EQ(agreement.compared_texts, 1);
+  EXPECT_EQ(agreement.differing_texts, 0);
 }
 
 TEST(Agreement, leaves_out_requests_that_failed) {
   const Measured a{{}, {{1, 2}, {3}, {}}, {"", "", ""}}, b{{}, {{1, 2}, {4}, {5}}, {"", "", ""}},
       failed{{}, {{1, 2}, {}, {5}}, {"", "no", ""}};
   Agreement agreement;
-  agreement.add(outputs_of(a), outputs_of(b));
-  EXPECT_EQ(agreement.compared, 3);
-  EXPECT_EQ(agreement.different, 2);
-  agreement.add(outputs_of(b), outputs_of(failed));
-  EXPECT_EQ(agreement.compared, 5);
-  EXPECT_EQ(agreement.different, 2);
+  compare_outputs(outputs_of(a), outputs_of(b), agreement);
+  EXPECT_EQ(agreement.compared_texts, 3);
+  EXPECT_EQ(agreement.differing_texts, 2);
+  compare_outputs(outputs_of(b), outputs_of(failed), agreement);
+  EXPECT_EQ(agreement.compared_texts, 5);
+  EXPECT_EQ(agreement.differing_texts, 2);
 }
 
 TEST(WarmUp, asks_for_no_more_than_the_run) {

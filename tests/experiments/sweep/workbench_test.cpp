@@ -45,7 +45,7 @@ class MadeModels : public testing::Test {
     return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"].get<int>(), [](double) {}).texts;
   }
   json line(const json& run) {
-    return measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {});
+    return to_json(measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {}));
   }
 
   TemporaryFolder folder_;
@@ -220,7 +220,7 @@ TEST_F(MadeModels, APoolLeavesRoomForTheHead) {
     json document = run({{"engine", engine}});
     document["drafter"] = bench.registries().drafters.complete(drafter);
     const auto made = bench.engine(document, Side::speculative, "");
-    weights = EngineMemory(*made).figures()["draft_weights"];
+    weights = EngineMemory(*made).figures().draft_weights;
     return made->pool().memory().bytes();
   };
   std::int64_t none = 0, head = 0;

@@ -180,7 +180,7 @@ TEST_F(RecordedByHand, StepsInWhichAllFailAreNotThoseThatTimesAreFittedTo) {
   const Measured real =
       measured({{"verifier", {{"name", "speculative_sampling"}}}, {"workload", {{"limit", 2}, {"max_new_tokens", 16}}}},
                registries);
-  for (const json& s : real.measure["steps_of_rows"]) EXPECT_EQ(s["steps"], s["sequences"]) << s;
+  for (const json& s : json(to_json(real.record)["steps_of_rows"])) EXPECT_EQ(s["steps"], s["sequences"]) << s;
   EXPECT_EQ(std::ranges::count(real.failures, std::string()), long(real.failures.size()) - 1);
 }
 

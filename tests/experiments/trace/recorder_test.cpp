@@ -248,7 +248,7 @@ TEST_F(Recorded, ARunWritesItBesideItsResult) {
   const std::string file = (folder.path() / "t-{key}.jsonl").string();
   const json document = complete({{"trace", {{"file", file}, {"dense", true}}}, {"measure", {{"repeats", 1}}}});
   const foretoken::Run run{document, json::object(), key_of(document)};
-  const json line = measure_run(run, bench, "", [](double) {});
+  const json line = to_json(measure_run(run, bench, "", [](double) {}));
   ASSERT_FALSE(line.contains("error")) << line["error"];
   const Trace trace = read_trace(folder.path() / ("t-" + run.key + ".jsonl"));
   for (const char* field : {"run", "key", "commit", "sources", "machine"}) EXPECT_TRUE(trace.header.contains(field));

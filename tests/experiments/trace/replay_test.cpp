@@ -171,7 +171,7 @@ class HeldOut : public Replays {
   void expect_predicted(const Replayed& predicted, const json& changes) {
     const Measured run = measured(on(second_, changes));
     std::map<int, Term> by_prompt;
-    for (const json& r : run.measure["requests"]) {
+    for (const json& r : json(to_json(run.record)["requests"])) {
       Term& term = by_prompt[r["prompt"].get<int>()];
       term.top += r["tokens"].get<double>(), term.bottom += r["rounds"].get<double>();
     }

@@ -37,9 +37,11 @@ class TracedRuns {
     if (!with.contains("trace")) with["trace"] = {{"dense", true}};
     with["trace"]["file"] = (folder.path() / name).string();
     const json run = complete(with);
-    json line{{"run", run}, {"key", key_of(run)}, {"sources", json::object()}, {"machine", json::object()}};
-    for (const char* field : {"commit", "version", "compiler", "date"}) line[field] = "test";
-    record_trace(folder.path() / name, line, jobs_of(run, bench, ""), bench, "");
+    Result result;
+    result.run = run;
+    result.key = key_of(run);
+    result.origin.machine.emplace();
+    record_trace(folder.path() / name, result, jobs_of(run, bench, ""), bench, "");
     return folder.path() / name;
   }
   Trace traced(const json& changes) { return read_trace(record(changes)); }
@@ -60,7 +62,7 @@ class TracedRuns {
 
 // Tokens and rounds of a measurement.
 inline std::pair<double, double> tokens_and_rounds(const Measured& m) {
-  return {m.measure["tokens"].get<double>(), m.measure["rounds"].get<double>()};
+  return {to_json(m.record)["tokens"].get<double>(), to_json(m.record)["rounds"].get<double>()};
 }
 
 }  // namespace foretoken::test

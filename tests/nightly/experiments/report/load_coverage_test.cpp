@@ -38,19 +38,26 @@ struct Count {
   double covered() const { return double(held) / bounded; }
 };
 
+Load load_of_run(const json& run, std::vector<Alternation> repeats) {
+  Result result;
+  result.run = run;
+  result.repeats = std::move(repeats);
+  return *load_of(result, {});
+}
+
 // Experiments draw their alternations from a pool, whose own figures are the truth. `limit`: of the time per token, in
 // steps of plain decoding; that of the first token is five times as long.
 void add(const FittedQueue& queue, double load, double limit, int repeats, std::mt19937& random,
          std::map<std::string, Count>& counts) {
   const json run = queue.run(load, 5 * limit, limit);
-  json pool = json::array();
+  std::vector<Alternation> pool;
   for (int k = 0; k < kPool; ++k) pool.push_back(queue.alternation(load, random));
-  const Load truth = *load_of(run, pool, {});
+  const Load truth = load_of_run(run, pool);
   std::uniform_int_distribution<std::size_t> any(0, kPool - 1);
   for (int e = 0; e < kExperiments; ++e) {
-    json drawn = json::array();
+    std::vector<Alternation> drawn;
     for (int r = 0; r < repeats; ++r) drawn.push_back(pool[any(random)]);
-    const Load found = *load_of(run, drawn, {});
+    const Load found = load_of_run(run, drawn);
     for (const Metric& m : kMetrics) {
       const Interval interval = m.of(found);
       Count& count = counts[m.name];
@@ -89,7 +96,7 @@ TEST(LoadCoverage, OfSharesThatCountRequestsIsNot95) {
     const json run = queue.run(0.95, 6.5, 1.3);
     std::vector<Term> pool;
     for (int k = 0; k < kPool; ++k) {
-      const double within = load_of(run, json::array({queue.alternation(0.95, random)}), {})->baseline.within.value;
+      const double within = load_of_run(run, {queue.alternation(0.95, random)}).baseline.within.value;
       pool.push_back({within * double(queue.requests()), double(queue.requests())});
     }
     std::uniform_int_distribution<std::size_t> any(0, kPool - 1);

@@ -16,13 +16,12 @@ using nlohmann::json;
 constexpr double kLeast = 0.93, kMost = 0.97;
 constexpr int kPool = 500, kExperiments = 150;
 
-ServedQueue plain_of(const json& alternation) {
-  const json& side = alternation.at("baseline");
+ServedQueue plain_of(const Alternation& alternation) {
   ServedQueue found;
-  found.seconds = side.at("seconds");
-  for (const json& r : side.at("requests")) {
-    const double arrival = r.at("arrival"), seconds = r.at("seconds"), tokens = r.at("tokens");
-    found.requests.push_back({arrival, arrival + seconds}), found.tokens += tokens;
+  found.seconds = alternation.baseline.seconds;
+  for (const RequestRecord& r : alternation.baseline.requests) {
+    found.requests.push_back({*r.arrival, *r.arrival + r.seconds});
+    found.tokens += double(r.tokens);
   }
   return found;
 }

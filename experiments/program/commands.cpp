@@ -13,6 +13,7 @@
 #include "experiments/program/list.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "experiments/report/selection.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"
@@ -36,9 +37,11 @@ Registries with_plugins(Registries registries, const std::vector<std::string>& p
 
 }  // namespace
 
-void add_look(CLI::App& command, Look& look) {
-  command.add_option("--format", look.format, "terminal, markdown, csv or json")
-      ->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))
+void add_look(CLI::App& command, Look& look, bool latex) {
+  std::vector<std::string> formats = {"terminal", "markdown", "csv", "json"};
+  if (latex) formats.emplace_back("latex");
+  command.add_option("--format", look.format, "how tables are written")
+      ->check(CLI::IsMember(formats))
       ->capture_default_str();
   command.add_flag("--json", look.json, "the same for programs");
 }
@@ -78,16 +81,31 @@ void add_tables(CLI::App& command, std::vector<std::string>& tables) {
                   "which of main, theory, positions, categories, load, latency, phases, memory, best (default: all)");
 }
 
-bool report_damages(const std::string& file, const std::vector<nlohmann::json>& lines) {
+void add_where(CLI::App& command, std::vector<std::string>& where) {
+  add_repeatable(command, "--where", where,
+                 "/POINTER=VALUE: only runs with this value, as /drafter/name=ngram; may be given again");
+}
+
+std::vector<json> selected_results(const std::vector<std::string>& files, const std::vector<std::string>& where) {
+  std::vector<std::vector<json>> all;
+  for (const std::string& file : files) all.push_back(load_results(file));
+  std::vector<json> lines = joined(all);
+  select(where, {&lines});
+  return lines;
+}
+
+bool report_damages(const std::vector<std::string>& files, const std::vector<nlohmann::json>& lines) {
   const auto damages = damages_of(lines);
-  for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", file, damage);
+  std::string names;
+  for (const std::string& file : files) names += (names.empty() ? "" : ", ") + file;
+  for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", names, damage);
   return !damages.empty();
 }
 
 void add_compare(CLI::App& app, Action& action) {
   struct Given {
     std::string a, b;
-    std::vector<std::string> ignore;
+    std::vector<std::string> ignore, where;
     Look look;
   };
   const auto g = std::make_shared<Given>();
@@ -95,16 +113,20 @@ void add_compare(CLI::App& app, Action& action) {
   c->add_option("a", g->a, "a file of results")->required();
   c->add_option("b", g->b, "another")->required();
   add_list_option(*c, "--ignore", g->ignore, "JSON pointers into the run whose values may differ, as /engine/device");
+  add_where(*c, g->where);
   add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {
-      CompareOptions options;
-      options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore,
-      options.width = terminal_columns(STDOUT_FILENO);
-      const auto a = load_results(g->a), b = load_results(g->b);
-      print(compare(a, b, options));
-      const bool damaged = report_damages(g->a, a);  // both files are reported
-      return report_damages(g->b, b) || damaged ? 1 : 0;
+      std::vector<json> a = load_results(g->a), b = load_results(g->b);
+      select(g->where, {&a, &b});
+      print(compare(a, b,
+                    {.format = g->look.chosen(),
+                     .name_a = g->a,
+                     .name_b = g->b,
+                     .ignore = g->ignore,
+                     .width = terminal_columns(STDOUT_FILENO)}));
+      const bool damaged = report_damages({g->a}, a);  // both files are reported
+      return report_damages({g->b}, b) || damaged ? 1 : 0;
     };
   });
 }

@@ -28,11 +28,12 @@ void expect_replaceable(const std::filesystem::path& out) {
 void add_report(CLI::App& app, Action& action) {
   const auto g = std::make_shared<PageFiles>();
   CLI::App* c = app.add_subcommand("report", "stored results as one HTML page with plots, which needs no network");
-  c->add_option("results", g->results, "a file of results")->required();
+  c->add_option("results", g->results, "files of results; of several lines of a run the newest counts")->required();
+  add_where(*c, g->where);
   c->add_option("--out", g->out, "the page; an older one is replaced, any other file is not")->capture_default_str();
   c->callback([g, &action] {
     action = [g] {
-      const auto lines = load_results(g->results);
+      const auto lines = selected_results(g->results, g->where);
       const std::string text = page(lines, *g);
       expect_replaceable(g->out);
       const std::vector<std::string_view> pieces{text};

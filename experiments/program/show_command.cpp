@@ -21,7 +21,7 @@ using nlohmann::json;
 namespace {
 
 struct ShowFlags {
-  std::string file;
+  std::vector<std::string> files, where, by;
   SweepChoice sweep;
   std::vector<std::string> tables;
   Look look;
@@ -36,20 +36,25 @@ void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
   const auto others = std::ranges::stable_partition(
       lines, [&](const json& line) { return keys.contains(identity_of(line.at("run"), bench.registries())); });
   for (const json& line : others) spdlog::warn("not of {}: {}", g.sweep.document, told(line));
+  std::string files;
+  for (const std::string& file : g.files) files += (files.empty() ? "" : " ") + file;
   if (!others.empty())
     spdlog::warn("{} of {} results in {} are of no run of {}; foretoken merge {} --sweep {} --out FILE leaves them out",
-                 others.size(), lines.size(), g.file, g.sweep.document, g.file, g.sweep.document);
+                 others.size(), lines.size(), files, g.sweep.document, files, g.sweep.document);
   if (others.size() == lines.size() && !lines.empty())
-    throw Error("none of the " + std::to_string(lines.size()) + " results in " + g.file + " is of a run of " +
+    throw Error("none of the " + std::to_string(lines.size()) + " results in " + files + " is of a run of " +
                 g.sweep.document + "; leave out --sweep to see them");
   lines.erase(others.begin(), others.end());
 }
 
 int show_results(const ShowFlags& g) {
-  std::vector<json> lines = load_results(g.file);
+  std::vector<json> lines = selected_results(g.files, g.where);
   leave_out_others(g, lines);
-  print(show(lines, {g.look.chosen(), g.tables, terminal_columns(STDOUT_FILENO)}));
-  return report_damages(g.file, lines) ? 1 : 0;
+  print(show(lines, {.format = g.look.chosen(),
+                     .tables = g.tables,
+                     .width = terminal_columns(STDOUT_FILENO),
+                     .by = g.by}));
+  return report_damages(g.files, lines) ? 1 : 0;
 }
 
 }  // namespace
@@ -57,10 +62,13 @@ int show_results(const ShowFlags& g) {
 void add_show(CLI::App& app, Action& action) {
   const auto g = std::make_shared<ShowFlags>();
   CLI::App* c = app.add_subcommand("show", "tables of stored results");
-  c->add_option("results", g->file, "a file of results")->required();
+  c->add_option("results", g->files, "files of results; of several lines of a run the newest counts")->required();
+  add_where(*c, g->where);
+  add_repeatable(*c, "--by", g->by,
+                 "/POINTER: tables for each of its values, as /engine/batch; may be given again");
   add_sweep(*c, g->sweep, "the document of a sweep: tables of its runs alone; other results are listed");
   add_tables(*c, g->tables);
-  add_look(*c, g->look);
+  add_look(*c, g->look, true);
   c->callback([g, &action] { action = [g] { return show_results(*g); }; });
 }
 

@@ -14,7 +14,9 @@ namespace foretoken {
 
 // The files as the user named them: for the title, and for the commands that repeat the page.
 struct PageFiles {
-  std::string results = "results.jsonl", out = "report.html";
+  std::vector<std::string> results = {"results.jsonl"};
+  std::string out = "report.html";
+  std::vector<std::string> where = {};  // the conditions that chose the runs
 };
 
 // What the page shows:

@@ -71,7 +71,7 @@ json run_json(const View& view, std::size_t i, std::size_t group) {
   json cells = json::array(), values = json::array();
   for (std::size_t axis = 0; axis < view.axes.columns().size(); ++axis) {
     cells.push_back(view.axes.cell(axis, s.run()).shown());
-    values.push_back(told(s.run(), view.axes.columns()[axis].pointer));
+    values.push_back(view.axes.value(axis, s.run()));
   }
   json found = {{"key", s.line.value("key", "")},
                 {"label", view.axes.label(s.run())},
@@ -89,15 +89,11 @@ json run_json(const View& view, std::size_t i, std::size_t group) {
 
 json runs_json(const View& view) {
   json found = json::array();
-  const std::vector<std::size_t> axes = view.axes.outside_policy();
-  std::vector<std::size_t> firsts;  // of each group
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    std::size_t group = 0;
-    while (group < firsts.size() && !view.axes.equal(view.cells[firsts[group]].run(), view.cells[i].run(), axes))
-      ++group;
-    if (group == firsts.size()) firsts.push_back(i);
-    found.push_back(run_json(view, i, group));
-  }
+  std::vector<std::size_t> group_of_run(view.cells.size());
+  const auto groups = view.groups(view.axes.outside_policy());
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (const std::size_t i : groups[g]) group_of_run[i] = g;
+  for (std::size_t i = 0; i < view.cells.size(); ++i) found.push_back(run_json(view, i, group_of_run[i]));
   return found;
 }
 
@@ -142,9 +138,12 @@ json origins_json(const View& view) {
 
 json page_payload(const View& view, const PageFiles& files) {
   json tables = json::array();
-  for (const Table& table : shown_tables(view, {})) tables.push_back(table_json(table));
+  for (const Table& table : shown_tables(view, {})) tables.push_back(table_json(table.brief()));
   json found = origins_json(view);
-  found.update({{"title", files.results},
+  std::string title;
+  for (const std::string& name : files.results) title += (title.empty() ? "" : ", ") + name;
+  for (const std::string& condition : files.where) title += ", " + condition;
+  found.update({{"title", title},
                 {"made", {{"date", utc_now()}, {"version", kVersion}, {"commit", kCommit}}},
                 {"axes", axes_json(view)},
                 {"runs", runs_json(view)},

@@ -95,29 +95,37 @@ std::string markdown_text(const std::string& text) {
   return found;
 }
 
-std::string csv_text(const std::string& text) {
+bool is_number(const std::string& text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// What a spreadsheet would take for a formula gets an apostrophe; "-", an unknown value, is empty.
+std::string csv_text(std::string text) {
+  if (text == "-") return "";
+  if (text.find_first_of("=+-@\t\r") == 0 && !is_number(text)) text.insert(0, "'");
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";
 }
 
-// The shortest decimal that reads back as the same number.
-std::string csv_number(double x) {
+std::string csv_cell(const Cell& cell, Column::Kind kind) {
+  const bool number = cell.kind == Cell::Kind::number || cell.kind == Cell::Kind::interval;
+  const std::string first = number ? exact_number(cell.interval.value) : csv_text(cell.text);
+  if (kind != Column::Kind::interval) return first;
+  if (cell.kind != Cell::Kind::interval) return first + ",,";
+  return first + "," + exact_number(cell.interval.low) + "," + exact_number(cell.interval.high);
+}
+
+}  // namespace
+
+std::string exact_number(double x) {
   if (!std::isfinite(x)) return "";
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, x).ptr};
 }
-
-std::string csv_cell(const Cell& cell, Column::Kind kind) {
-  const bool number = cell.kind == Cell::Kind::number || cell.kind == Cell::Kind::interval;
-  const std::string first = number ? csv_number(cell.interval.value) : csv_text(cell.text);
-  if (kind != Column::Kind::interval) return first;
-  if (cell.kind != Cell::Kind::interval) return first + ",,";
-  return first + "," + csv_number(cell.interval.low) + "," + csv_number(cell.interval.high);
-}
-
-}  // namespace
 
 Cell Cell::of(std::string text) {
   Cell cell;
@@ -149,8 +157,20 @@ std::string Cell::shown() const {
 
 void Row::add(std::vector<Cell> more) { cells.insert(cells.end(), more.begin(), more.end()); }
 
+Table Table::brief() const {
+  Table table = *this;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (!columns[i].brief) continue;
+    table.columns[i].kind = Column::Kind::number;
+    for (Row& row : table.rows)
+      if (i < row.cells.size() && row.cells[i].kind == Cell::Kind::interval)
+        row.cells[i] = Cell::of(row.cells[i].interval.value, row.cells[i].digits, row.cells[i].mark);
+  }
+  return table;
+}
+
 std::string Table::terminal(int width) const {
-  const Table table = printable_table(*this);
+  const Table table = printable_table(brief());
   const int prose = width > 0 ? std::max(width, 40) : kProse;
   const std::vector<int> widths = fitted_widths(table, width);
   const int across = total(widths, widths.size()) - kGap;
@@ -185,6 +205,8 @@ std::string Table::markdown() const {
   }
   return found;
 }
+
+std::string Table::title_csv() const { return csv_text(title) + "\n"; }
 
 std::string Table::csv() const {
   const bool sentences = std::ranges::any_of(rows, [](const Row& row) { return !row.sentence.empty(); });

@@ -1,4 +1,4 @@
-// A table of cells and its three formats: terminal, Markdown, CSV. This module must not know what the cells mean.
+// A table of cells and its formats: terminal, Markdown, LaTeX, CSV. This module must not know what the cells mean.
 #pragma once
 #include <string>
 #include <vector>
@@ -27,12 +27,15 @@ struct Column {
   std::string meaning;  // one line of the legend; empty: none
   enum class Kind { text, number, interval } kind = Kind::number;
   bool whole = false;  // never cut
+  bool brief = false;  // an interval of which a terminal and a page show the value alone
+  int better = 0;      // 1: the greatest of a group is best, -1: the least; 0: none
 };
 
 struct Row {
   std::vector<Cell> cells;  // one per column, or fewer if a sentence follows
   std::string sentence;     // spans the columns without cells: why there are no figures
   bool rule_before = false;
+  std::string group{};  // rows with one are compared with each other
 
   void add(std::vector<Cell> more);
 };
@@ -47,11 +50,23 @@ struct Table {
   // cut with an ellipsis (figures never are) and sentences are wrapped. Width 0 (no terminal): nothing is cut.
   std::string terminal(int width) const;
   std::string markdown() const;
-  // RFC 4180, full precision, unknown figures empty; a last column `error` if a row has a sentence.
+  // A tabular of booktabs, after its title and note as comments; the best figures of each group are bold. All text is
+  // escaped so that any LaTeX compiles it.
+  std::string latex() const;
+  // RFC 4180, full precision, what is unknown empty; a last column `error` if a row has a sentence. A text that a
+  // spreadsheet would execute begins with an apostrophe.
   std::string csv() const;
+  std::string title_csv() const;  // one cell
+  // Brief columns without their bounds.
+  Table brief() const;
 };
 
 // "title  meaning" lines of all columns of all tables, each once; wrapped to `width`, or a Markdown list.
 std::string legend(const std::vector<Table>& tables, int width, bool markdown);
+
+// Text that LaTeX prints as it is.
+std::string latex_text(const std::string& text);
+// The shortest decimal that reads back as the same number; empty where it is not finite.
+std::string exact_number(double x);
 
 }  // namespace foretoken

@@ -50,10 +50,8 @@ void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
 int show_results(const ShowFlags& g) {
   std::vector<json> lines = selected_results(g.files, g.where);
   leave_out_others(g, lines);
-  print(show(lines, {.format = g.look.chosen(),
-                     .tables = g.tables,
-                     .width = terminal_columns(STDOUT_FILENO),
-                     .by = g.by}));
+  print(show(lines,
+             {.format = g.look.chosen(), .tables = g.tables, .width = terminal_columns(STDOUT_FILENO), .by = g.by}));
   return report_damages(g.files, lines) ? 1 : 0;
 }
 
@@ -64,8 +62,7 @@ void add_show(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("show", "tables of stored results");
   c->add_option("results", g->files, "files of results; of several lines of a run the newest counts")->required();
   add_where(*c, g->where);
-  add_repeatable(*c, "--by", g->by,
-                 "/POINTER: tables for each of its values, as /engine/batch; may be given again");
+  add_repeatable(*c, "--by", g->by, "/POINTER: tables for each of its values, as /engine/batch; may be given again");
   add_sweep(*c, g->sweep, "the document of a sweep: tables of its runs alone; other results are listed");
   add_tables(*c, g->tables);
   add_look(*c, g->look, true);

@@ -111,19 +111,18 @@ std::vector<std::string> candidates_of(const std::vector<json>& runs, const Comp
 std::vector<std::string> choose(const std::vector<json>& runs, const std::vector<std::string>& named,
                                 const ComponentNames& names) {
   const std::vector<std::string> candidates = candidates_of(runs, names);
-  const auto is_axis = [&](const std::string& p) {
+  const auto is_named = [&](const std::string& p) {
     return ComponentNames::names(p) || std::ranges::find(named, p) != named.end();
   };
-  const auto in_axis = [&](const std::string& p) {
-    return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); });
+  const auto pass_of = [&](const std::string& p) {
+    if (is_named(p)) return within(p, "/workload") ? 1 : 0;
+    return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); }) ? 2 : 3;
   };
   std::vector<std::string> chosen;
   Classes classes(runs, names);
-  for (int pass = 0; pass < 3; ++pass)
-    for (const std::string& pointer : candidates) {
-      if ((pass == 0) != is_axis(pointer) || (pass == 1) != (in_axis(pointer) && !is_axis(pointer))) continue;
-      if (classes.split(pointer) || pass == 0) chosen.push_back(pointer);
-    }
+  for (int pass = 0; pass < 4; ++pass)
+    for (const std::string& pointer : candidates)
+      if (pass_of(pointer) == pass && (classes.split(pointer) || pass == 0)) chosen.push_back(pointer);
   if (chosen.empty()) chosen.push_back("/drafter");
   std::ranges::sort(chosen, before);
   return chosen;

@@ -25,8 +25,9 @@ std::string group_of(const std::string& pointer);
 class Axes {
  public:
   // `named`: the axes of the sweeps, any JSON pointers (of objects too). A field that differs is an axis if `named` has
-  // it, or if the axes before it do not distinguish two runs; a component whose name differs always is. Without any
-  // axis the drafter is the only one. The order of columns: target, drafter, verifier, sampling, engine, workload,
+  // it, or if the axes before it do not distinguish two runs; a component whose name differs always is. A named field
+  // of the workload too must distinguish runs: how many prompts a batch has follows from it. Without any axis the
+  // drafter is the only one. The order of columns: target, drafter, verifier, sampling, engine, workload,
   // other fields, policy. /measure is ignored.
   Axes(const std::vector<nlohmann::json>& runs, const std::vector<std::string>& named, ComponentNames names);
   Axes(const std::vector<nlohmann::json>& runs, const std::vector<std::string>& named)

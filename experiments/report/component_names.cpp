@@ -46,6 +46,24 @@ std::string option_text(const json& value, const std::vector<json>& others) {
   return value.is_string() && !plain ? json(text).dump(-1, ' ', false, json::error_handler_t::replace) : text;
 }
 
+// Of models that are all made alike only what differs: "draft" and "draft-large", not "draft inflated to llama-3.2-1b".
+std::string model_text(const json& model, std::vector<json> others) {
+  const auto made = [](const json& v) {
+    const std::string text = v.is_string() ? v.get<std::string>() : "";
+    return text.substr(std::min(text.find(' '), text.size()));
+  };
+  const std::string ending = made(model);
+  if (others.size() < 2 || ending.empty() ||
+      !std::ranges::all_of(others, [&](const json& other) { return made(other) == ending; }))
+    return value_text(model, others);
+  const auto path = [&](const json& v) {
+    const std::string text = v.get<std::string>();
+    return json(text.substr(0, text.size() - ending.size()));
+  };
+  for (json& other : others) other = path(other);
+  return value_text(path(model), others);
+}
+
 }  // namespace
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -56,8 +74,8 @@ json told(const json& run, const std::string& pointer) {
   const json& value = run[place];
   if (!pointer.ends_with("/model")) return value;
   try {
-    const ModelChoice choice =
-        ModelChoice::read(value, run[json::json_pointer(pointer.substr(0, pointer.rfind('/')))].value("inflate", json()));
+    const ModelChoice choice = ModelChoice::read(
+        value, run[json::json_pointer(pointer.substr(0, pointer.rfind('/')))].value("inflate", json()));
     return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype) +
            (choice.head_dtype == "auto" ? "" : ", head in " + choice.head_dtype) +
            (choice.kv_dtype == "target" ? "" : ", cache in " + choice.kv_dtype);
@@ -141,7 +159,7 @@ std::string ComponentNames::text(const json& component, const std::string& outer
       list += (i ? ", " : "") + text(parts[i], place + "/" + key, pointer_of(at, value, i));
     if (!parts.empty()) return add(held, drafters ? list : key + " " + list);
     const std::vector<json>& known = options_.at(place).at(key).values;
-    if (key == "model") return add(model, value_text(value, known));
+    if (key == "model") return add(model, model_text(value, known));
     if (value.is_boolean()) return add(flags, value.get<bool>() ? key : "no " + key);
     add(others, key + " " + option_text(value, known));
   });

@@ -133,9 +133,10 @@ std::vector<Section> sections_of(const std::vector<json>& lines, const std::vect
   std::vector<std::pair<json, std::vector<Summary>>> parts;
   for (const std::size_t i : divided.order(runs)) {
     const json all = values(runs[i]);
-    const auto known = std::ranges::find(parts, all, [](const auto& part) { return part.first; });
-    if (known == parts.end()) parts.push_back({all, {}});
-    (known == parts.end() ? parts.back() : *known).second.push_back(std::move(summaries[i]));
+    std::size_t at = 0;
+    while (at < parts.size() && parts[at].first != all) ++at;
+    if (at == parts.size()) parts.push_back({all, {}});
+    parts[at].second.push_back(std::move(summaries[i]));
   }
   for (auto& [all, some] : parts) {
     const std::string title = divided.label(some[0].run());

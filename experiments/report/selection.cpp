@@ -63,8 +63,7 @@ bool Condition::met(const json& run) const {
 }
 
 void expect_known(const std::vector<json>& runs, const std::string& pointer, const std::string& purpose) {
-  if (!pointer.starts_with('/'))
-    throw Error("'" + pointer + "' is not a JSON pointer: write it as /engine/device");
+  if (!pointer.starts_with('/')) throw Error("'" + pointer + "' is not a JSON pointer: write it as /engine/device");
   std::set<std::string> known;
   for (const json& run : runs) add_pointers(run, "", known);
   if (known.contains(pointer)) return;

@@ -54,14 +54,19 @@ int total(const std::vector<int>& widths, std::size_t columns) {
   return std::accumulate(widths.begin(), widths.begin() + columns, 0) + kGap * int(columns);
 }
 
-// Widths that fit: text columns are cut, the widest first. At width 0 nothing is cut.
-std::vector<int> fitted_widths(const Table& table, int width) {
+std::vector<int> natural_widths(const Table& table) {
   std::vector<int> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     widths.push_back(display_width(table.columns[i].title));
     for (const Row& row : table.rows)
       if (i < row.cells.size()) widths[i] = std::max(widths[i], display_width(row.cells[i].shown()));
   }
+  return widths;
+}
+
+// Widths that fit: text columns are cut, the widest first. At width 0 nothing is cut.
+std::vector<int> fitted_widths(const Table& table, int width) {
+  std::vector<int> widths = natural_widths(table);
   while (width > 0 && total(widths, widths.size()) - kGap > width) {
     int widest = -1;
     for (std::size_t i = 0; i < widths.size(); ++i)
@@ -169,8 +174,27 @@ Table Table::brief() const {
   return table;
 }
 
+Table Table::narrow(int width) const {
+  Table table = *this;
+  const std::vector<int> widths = natural_widths(table);
+  int across = total(widths, widths.size()) - kGap;
+  std::string left_out;
+  for (std::size_t i = columns.size(); width > 0 && across > width && i-- > 0;) {
+    if (!columns[i].spare) continue;
+    across -= widths[i] + kGap;
+    left_out = columns[i].title + (left_out.empty() ? "" : ", ") + left_out;
+    table.columns.erase(table.columns.begin() + std::ptrdiff_t(i));
+    for (Row& row : table.rows)
+      if (i < row.cells.size()) row.cells.erase(row.cells.begin() + std::ptrdiff_t(i));
+  }
+  if (!left_out.empty())
+    table.note += (table.note.empty() ? "" : " ") + std::string("Too wide for this terminal, so left out: ") +
+                  left_out + " (--format markdown and csv have all).";
+  return table;
+}
+
 std::string Table::terminal(int width) const {
-  const Table table = printable_table(brief());
+  const Table table = printable_table(brief()).narrow(width);
   const int prose = width > 0 ? std::max(width, 40) : kProse;
   const std::vector<int> widths = fitted_widths(table, width);
   const int across = total(widths, widths.size()) - kGap;

@@ -28,6 +28,7 @@ struct Column {
   enum class Kind { text, number, interval } kind = Kind::number;
   bool whole = false;  // never cut
   bool brief = false;  // an interval of which a terminal and a page show the value alone
+  bool spare = false;  // left out where a terminal is too narrow, the last one first
   int better = 0;      // 1: the greatest of a group is best, -1: the least; 0: none
 };
 
@@ -46,8 +47,9 @@ struct Table {
   std::vector<Column> columns;
   std::vector<Row> rows;
 
-  // Columns two blanks apart, numbers to the right, text to the left. If wider than `width`, the widest text column is
-  // cut with an ellipsis (figures never are) and sentences are wrapped. Width 0 (no terminal): nothing is cut.
+  // Columns two blanks apart, numbers to the right, text to the left. If wider than `width`, spare columns are left
+  // out, then the widest text column is cut with an ellipsis (figures never are), and sentences are wrapped. Width 0
+  // (no terminal): nothing is cut.
   std::string terminal(int width) const;
   std::string markdown() const;
   // A tabular of booktabs, after its title and note as comments; the best figures of each group are bold. All text is
@@ -59,6 +61,8 @@ struct Table {
   std::string title_csv() const;  // one cell
   // Brief columns without their bounds.
   Table brief() const;
+  // Without spare columns that make it wider than this, which the note then names.
+  Table narrow(int width) const;
 };
 
 // "title  meaning" lines of all columns of all tables, each once; wrapped to `width`, or a Markdown list.

@@ -13,14 +13,30 @@ namespace foretoken {
 namespace {
 
 // What has no glyph in a text font, or another meaning.
-const std::map<char32_t, std::string> kLatex = {
-    {'\\', "\\textbackslash{}"}, {'{', "\\{"},       {'}', "\\}"},          {'$', "\\$"},
-    {'&', "\\&"},                {'#', "\\#"},       {'%', "\\%"},          {'_', "\\_"},
-    {'^', "\\textasciicircum{}"}, {'~', "\\textasciitilde{}"}, {'<', "\\textless{}"},
-    {'>', "\\textgreater{}"},    {'|', "\\textbar{}"}, {'"', "{''}"}, {'`', "{`}"},
-    {'\'', "{'}"}, {'-', "{-}"},        {U'✓', "$\\surd$"},     {U'✗', "$\\times$"},
-    {U'↑', "$\\uparrow$"},        {U'↓', "$\\downarrow$"}, {U'≤', "$\\leq$"},    {U'≥', "$\\geq$"},
-    {U'…', "\\ldots{}"}};
+const std::map<char32_t, std::string> kLatex = {{'\\', "\\textbackslash{}"},
+                                                {'{', "\\{"},
+                                                {'}', "\\}"},
+                                                {'$', "\\$"},
+                                                {'&', "\\&"},
+                                                {'#', "\\#"},
+                                                {'%', "\\%"},
+                                                {'_', "\\_"},
+                                                {'^', "\\textasciicircum{}"},
+                                                {'~', "\\textasciitilde{}"},
+                                                {'<', "\\textless{}"},
+                                                {'>', "\\textgreater{}"},
+                                                {'|', "\\textbar{}"},
+                                                {'"', "{''}"},
+                                                {'`', "{`}"},
+                                                {'\'', "{'}"},
+                                                {'-', "{-}"},
+                                                {U'✓', "$\\surd$"},
+                                                {U'✗', "$\\times$"},
+                                                {U'↑', "$\\uparrow$"},
+                                                {U'↓', "$\\downarrow$"},
+                                                {U'≤', "$\\leq$"},
+                                                {U'≥', "$\\geq$"},
+                                                {U'…', "\\ldots{}"}};
 
 bool in_every_font(char32_t c) {  // accented Latin letters
   return c >= 0xC0 && c <= 0xFF && c != 0xD0 && c != 0xDE && c != 0xF0 && c != 0xFE && c != 0xD7 && c != 0xF7;

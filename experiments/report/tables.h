@@ -54,7 +54,7 @@ struct View {
  private:
   View(std::vector<Summary> summaries, Axes axes);
   std::vector<std::vector<std::size_t>> values_;  // [run][axis]: which of the axis' values
-  bool mixed_ = false;  // exact and lossy rows together
+  bool mixed_ = false;                            // exact and lossy rows together
 };
 
 // The first word of a promise: "exact" of "exact, path-identical", "lossy" of "lossy: <the law>".

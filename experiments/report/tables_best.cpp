@@ -72,12 +72,15 @@ Table best_table(const View& view) {
   const std::vector<Column> columns = {
       {"best " + name, "best", "the fastest one, picked from these results", Kind::text},
       {"of", "candidates", "how many it was picked from"},
-      {"speedup [95 %]", "best_speedup",
-       "its speedup, with an interval that accounts for the choice: those of all candidates hold together in 95 of 100 "
-       "cases",
-       Kind::interval, false, false, 1},
-      {"alpha", "alpha", "", Kind::interval, false, true, 1},
-      {"tau", "tau", "", Kind::interval, false, true, 1},
+      {.title = "speedup [95 %]",
+       .name = "best_speedup",
+       .meaning = "its speedup, with an interval that accounts for the choice: those of all candidates hold together "
+                  "in 95 of 100 "
+                  "cases",
+       .kind = Kind::interval,
+       .better = 1},
+      {.title = "alpha", .name = "alpha", .meaning = "", .kind = Kind::interval, .brief = true, .better = 1},
+      {.title = "tau", .name = "tau", .meaning = "", .kind = Kind::interval, .brief = true, .better = 1},
       {"no clear difference", "as_good",
        "others that are not clearly slower, prompt by prompt; their intervals hold together", Kind::text},
       {"notes", "notes", "", Kind::text}};

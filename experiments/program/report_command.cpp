@@ -31,6 +31,10 @@ void add_report(CLI::App& app, Action& action) {
   c->add_option("results", g->results, "files of results; of several lines of a run the newest counts")->required();
   add_where(*c, g->where);
   c->add_option("--out", g->out, "the page; an older one is replaced, any other file is not")->capture_default_str();
+  c->add_option("--x", g->plot.x, "a plot of your own first: over /POINTER, of numbers, as /engine/batch");
+  c->add_option("--y", g->plot.y, "its figure, by its name in show --format csv (default: speedup)");
+  c->add_option("--colour", g->plot.colour, "/POINTER whose values are its colours (default: methods)");
+  c->add_option("--columns", g->plot.columns, "/POINTER whose values are its panels (default: conditions)");
   c->callback([g, &action] {
     action = [g] {
       const auto lines = selected_results(g->results, g->where);

@@ -23,7 +23,8 @@ namespace {
 struct ShowFlags {
   std::vector<std::string> files, where, by;
   SweepChoice sweep;
-  std::vector<std::string> tables;
+  std::vector<std::string> tables, figures = ShowOptions().figures;
+  std::string across;
   Look look;
 };
 
@@ -65,6 +66,11 @@ void add_show(CLI::App& app, Action& action) {
   add_repeatable(*c, "--by", g->by, "/POINTER: tables for each of its values, as /engine/batch; may be given again");
   add_sweep(*c, g->sweep, "the document of a sweep: tables of its runs alone; other results are listed");
   add_tables(*c, g->tables);
+  CLI::Option* const across = c->add_option(
+      "--across", g->across, "/POINTER: one table with a column for each of its values, as /engine/batch");
+  add_list_option(*c, "--figures", g->figures, "its figures, by their names in --format csv")
+      ->needs(across)
+      ->default_str("tau,speedup");
   add_look(*c, g->look, true);
   c->callback([g, &action] { action = [g] { return show_results(*g); }; });
 }

@@ -70,10 +70,15 @@ json repeating_commands(const View& view, const PageFiles& files) {
   if (!document.is_null())
     add("./foretoken run sweep.json --results again.jsonl",
         "measures all runs again; sweep.json is saved from this page");
+  std::string plot;
+  for (const auto& [option, value] : {std::pair(" --x ", &files.plot.x), std::pair(" --y ", &files.plot.y),
+                                      std::pair(" --colour ", &files.plot.colour),
+                                      std::pair(" --columns ", &files.plot.columns)})
+    if (!value->empty()) plot += option + shell_word(*value);
   if (files.results.size() == 1)
     add("./foretoken compare " + results + " again.jsonl" + chosen, "what differs, prompt by prompt, with intervals");
   add("./foretoken show " + results + chosen, "the tables of this page");
-  add("./foretoken report " + results + chosen + " --out " + shell_word(files.out), "this page");
+  add("./foretoken report " + results + chosen + plot + " --out " + shell_word(files.out), "this page");
   return {{"document", document}, {"lines", lines}};
 }
 

@@ -62,10 +62,22 @@ json axes_json(const View& view, const json& run) {
   return found;
 }
 
+// Of its components; and of a plot's line over temperatures, batches or lengths: "method" without what the policy is.
 json names_json(const View& view, const json& run) {
   json found = json::object();
   for (const char* part : {"drafter", "verifier", "policy"})
     found[part] = view.axes.names().name(run, std::string("/") + part);
+  std::vector<std::size_t> line, method;
+  for (const std::size_t axis : view.axes.all()) {
+    const std::string& pointer = view.axes.columns()[axis].pointer;
+    if (pointer == "/sampling/temperature" || pointer == "/engine/batch" || pointer == "/policy/length") continue;
+    line.push_back(axis);
+    if (group_of(pointer) != "policy") method.push_back(axis);
+  }
+  for (const auto& [name, axes] : {std::pair("line", &line), std::pair("method", &method)}) {
+    const std::string label = view.axes.label(run, *axes);
+    found[name] = label.empty() ? found["drafter"] : json(label);
+  }
   return found;
 }
 
@@ -82,7 +94,7 @@ json values_json(const Summary& summary) {
   return found;
 }
 
-json programs(const View& view) {
+json programs(const View& view, const ShowOptions& options) {
   json cells = json::array(), best = json::array();
   for (const Summary& summary : view.cells) {
     cells.push_back(to_json(summary));
@@ -102,7 +114,9 @@ json programs(const View& view) {
                     {"candidates", b.candidates},
                     {"as_good", as_good}});
   }
-  return {{"cells", cells}, {"best", best}};
+  json found = {{"cells", cells}, {"best", best}};
+  if (!options.across.empty()) found["across"] = table_json(across_table(view, options.across, options.figures));
+  return found;
 }
 
 // The runs of one value of each pointer that tables are divided by.
@@ -113,18 +127,22 @@ struct Section {
 };
 
 // With one name for a component in all of them.
-std::vector<Section> sections_of(const std::vector<json>& lines, const std::vector<std::string>& by) {
+std::vector<Section> sections_of(const std::vector<json>& lines, const ShowOptions& options) {
+  const std::vector<std::string>& by = options.by;
   std::vector<Summary> summaries = summarize(lines);
   std::vector<Section> found;
-  if (by.empty() || summaries.empty()) {
-    found.push_back({"", json::object(), View::of(std::move(summaries))});
-    return found;
-  }
   std::vector<json> runs;
   for (const Summary& summary : summaries) runs.push_back(summary.run());
-  for (const std::string& pointer : by) expect_known(runs, pointer, "named by --by");
+  std::vector<std::string> apart = by;
+  if (!options.across.empty()) apart.push_back(options.across);
+  for (const std::string& pointer : apart)
+    if (!runs.empty()) expect_known(runs, pointer, pointer == options.across ? "named by --across" : "named by --by");
+  const ComponentNames names(runs, apart);
+  if (by.empty() || summaries.empty()) {
+    found.push_back({"", json::object(), View::of(std::move(summaries), names)});
+    return found;
+  }
   const Axes divided = Axes::of_pointers(runs, by);
-  const ComponentNames names(runs, by);
   const auto values = [&](const json& run) {
     json all = json::object();
     for (const std::size_t axis : divided.all()) all[by[axis]] = divided.value(axis, run);
@@ -148,21 +166,25 @@ std::vector<Section> sections_of(const std::vector<json>& lines, const std::vect
 std::string json_text(const std::vector<Section>& sections, const ShowOptions& options) {
   json found = {{"schema", 1}};
   if (options.by.empty()) {
-    found.update(programs(sections[0].view));
+    found.update(programs(sections[0].view, options));
   } else {
     for (const Section& section : sections) {
       found["sections"].push_back({{"title", section.title}, {"by", section.by}});
-      found["sections"].back().update(programs(section.view));
+      found["sections"].back().update(programs(section.view, options));
     }
   }
   return found.dump(1) + "\n";
 }
 
 std::vector<Table> section_tables(const Section& section, const ShowOptions& options) {
-  std::vector<Table> tables = options.format == "csv"
-                                  ? std::vector{naming_models(csv_table(section.view, options), section.view)}
-                                  : shown_tables(section.view, options.tables);
-  const std::string models = options.format == "csv" ? "" : section.view.models();
+  const bool csv = options.format == "csv", across = !options.across.empty();
+  std::vector<Table> tables;
+  if (across) tables.push_back(across_table(section.view, options.across, options.figures));
+  if (csv && !across) tables.push_back(csv_table(section.view, options));
+  if (!csv && (!across || !options.tables.empty()))
+    for (Table& table : shown_tables(section.view, options.tables)) tables.push_back(std::move(table));
+  const std::string models = csv ? "" : section.view.models();
+  if (csv) tables[0] = naming_models(std::move(tables[0]), section.view);
   for (Table& table : tables) {
     if (!section.title.empty()) table.title += ": " + section.title;
     if (!models.empty()) table.note += (table.note.empty() ? "" : " ") + models + ".";
@@ -176,7 +198,7 @@ std::string report(const std::vector<json>& lines, const ShowOptions& options) {
   expect_tables(options.tables);
   if (std::ranges::find(kFormats, options.format) == kFormats.end())
     throw Error("unknown format '" + options.format + "': there are " + listed(kFormats));
-  const std::vector<Section> sections = sections_of(lines, options.by);
+  const std::vector<Section> sections = sections_of(lines, options);
   if (options.format == "json") return json_text(sections, options);
   std::string found;
   std::vector<Table> all;

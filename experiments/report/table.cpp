@@ -13,6 +13,7 @@ namespace foretoken {
 namespace {
 
 constexpr int kGap = 2;        // blanks between columns
+constexpr int kWrapped = 24;   // the last column is not wrapped more narrowly
 constexpr int kNarrowest = 8;  // a text column is not cut below this
 constexpr int kProse = 118;    // the wrap width of notes and sentences without a terminal
 
@@ -64,9 +65,17 @@ std::vector<int> natural_widths(const Table& table) {
   return widths;
 }
 
-// Widths that fit: text columns are cut, the widest first. At width 0 nothing is cut.
+// The width from which the last column is not wrapped; -1: it never is.
+int wrapped_width(const Table& table, const std::vector<int>& widths) {
+  return !table.columns.empty() && table.columns.back().whole ? std::min(widths.back(), kWrapped) : -1;
+}
+
+// Widths that fit: the last column is wrapped if it must not be cut, then text columns are cut, the widest first. At
+// width 0 nothing is.
 std::vector<int> fitted_widths(const Table& table, int width) {
   std::vector<int> widths = natural_widths(table);
+  if (const int least = wrapped_width(table, widths); width > 0 && least >= 0)
+    widths.back() = std::clamp(width - total(widths, widths.size() - 1), least, widths.back());
   while (width > 0 && total(widths, widths.size()) - kGap > width) {
     int widest = -1;
     for (std::size_t i = 0; i < widths.size(); ++i)
@@ -81,13 +90,15 @@ std::vector<int> fitted_widths(const Table& table, int width) {
 
 std::string terminal_row(const Table& table, const std::vector<int>& widths, const Row& row, int prose) {
   std::string line;
-  for (std::size_t i = 0; i < row.cells.size(); ++i)
+  const bool wraps = row.cells.size() == widths.size() && table.columns.back().whole;
+  for (std::size_t i = 0; i < row.cells.size() - (wraps ? 1 : 0); ++i)
     line += pad(cut(row.cells[i].shown(), widths[i]), widths[i], table.columns[i].kind != Column::Kind::text) +
             std::string(kGap, ' ');
-  if (row.sentence.empty()) return trimmed(line);
-  const int indent = total(widths, row.cells.size());
+  if (row.sentence.empty() && !wraps) return trimmed(line);
+  const int indent = total(widths, row.cells.size() - (wraps ? 1 : 0));
   std::string found;
-  for (const std::string& part : wrap(row.sentence, std::max(prose - indent, 40))) {
+  for (const std::string& part :
+       wraps ? wrap(row.cells.back().shown(), widths.back()) : wrap(row.sentence, std::max(prose - indent, 40))) {
     found += trimmed(line + part);
     line = std::string(indent, ' ');
   }
@@ -176,7 +187,8 @@ Table Table::brief() const {
 
 Table Table::narrow(int width) const {
   Table table = *this;
-  const std::vector<int> widths = natural_widths(table);
+  std::vector<int> widths = natural_widths(table);
+  if (const int least = wrapped_width(table, widths); least >= 0) widths.back() = least;
   int across = total(widths, widths.size()) - kGap;
   std::string left_out;
   for (std::size_t i = columns.size(); width > 0 && across > width && i-- > 0;) {

@@ -26,7 +26,7 @@ struct Column {
   std::string name;     // in CSV; an interval gives name, name_low, name_high
   std::string meaning;  // one line of the legend; empty: none
   enum class Kind { text, number, interval } kind = Kind::number;
-  bool whole = false;  // never cut
+  bool whole = false;  // never cut; the last one is wrapped
   bool brief = false;  // an interval of which a terminal and a page show the value alone
   bool spare = false;  // left out where a terminal is too narrow, the last one first
   int better = 0;      // 1: the greatest of a group is best, -1: the least; 0: none
@@ -48,8 +48,8 @@ struct Table {
   std::vector<Row> rows;
 
   // Columns two blanks apart, numbers to the right, text to the left. If wider than `width`, spare columns are left
-  // out, then the widest text column is cut with an ellipsis (figures never are), and sentences are wrapped. Width 0
-  // (no terminal): nothing is cut.
+  // out, a last column that must be whole is wrapped, then the widest text column is cut with an ellipsis (figures never
+  // are), and sentences are wrapped. Width 0 (no terminal): nothing is.
   std::string terminal(int width) const;
   std::string markdown() const;
   // A tabular of booktabs, after its title and note as comments; the best figures of each group are bold. All text is

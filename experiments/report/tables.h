@@ -22,6 +22,9 @@ template <class F> std::string of_lines(const F& made) {
   }
 }
 
+// The pointers that sweeps named as their axes.
+std::vector<std::string> named_axes(const std::vector<Summary>& summaries);
+
 // Summaries in the order of their axes.
 struct View {
   std::vector<Summary> cells;
@@ -101,6 +104,16 @@ struct RunFigure {
   int better = 0;  // 1: more is better, -1: less is
 };
 const std::vector<RunFigure>& run_figures();
+
+// A number among them; an unknown name is an Error that lists them, for an option.
+const RunFigure& run_figure(const std::string& name, const std::string& option);
+
+// One row for runs that agree in all but a pointer, and of each figure a column for each value there.
+Table across_table(const View& view, const std::string& pointer, const std::vector<std::string>& figures);
+
+// {title, note, columns: [{title, name, meaning, kind}], rows: [{cells, rule, sentence}]}. A cell is a text, or
+// [text, sort key], or [text, value, low, high]; what is unknown is null.
+nlohmann::json table_json(const Table& table);
 
 // One row per run with every figure, and one per run and position: for CSV.
 Table figures_table(const View& view);

@@ -21,15 +21,6 @@ std::vector<json> runs_of(const std::vector<Summary>& summaries) {
   return runs;
 }
 
-// The pointers that sweeps named as their axes.
-std::vector<std::string> named_axes(const std::vector<Summary>& summaries) {
-  std::set<std::string> named;
-  for (const Summary& summary : summaries)
-    if (summary.line.contains("axes") && summary.line["axes"].is_object())
-      for (const auto& [pointer, value] : summary.line["axes"].items()) named.insert(pointer);
-  return {named.begin(), named.end()};
-}
-
 std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
@@ -57,6 +48,14 @@ std::string machines_note(const std::set<std::string>& machines) {
 }
 
 }  // namespace
+
+std::vector<std::string> named_axes(const std::vector<Summary>& summaries) {
+  std::set<std::string> named;
+  for (const Summary& summary : summaries)
+    if (summary.line.contains("axes") && summary.line["axes"].is_object())
+      for (const auto& [pointer, value] : summary.line["axes"].items()) named.insert(pointer);
+  return {named.begin(), named.end()};
+}
 
 View::View(const std::vector<json>& lines) : View(of(summarize(lines))) {}
 

@@ -51,8 +51,12 @@ void leave_out_others(const ShowFlags& g, std::vector<json>& lines) {
 int show_results(const ShowFlags& g) {
   std::vector<json> lines = selected_results(g.files, g.where);
   leave_out_others(g, lines);
-  print(show(lines,
-             {.format = g.look.chosen(), .tables = g.tables, .width = terminal_columns(STDOUT_FILENO), .by = g.by}));
+  print(show(lines, {.format = g.look.chosen(),
+                     .tables = g.tables,
+                     .width = terminal_columns(STDOUT_FILENO),
+                     .by = g.by,
+                     .across = g.across,
+                     .figures = g.figures}));
   return report_damages(g.files, lines) ? 1 : 0;
 }
 

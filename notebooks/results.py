@@ -95,7 +95,8 @@ def cells(found):
     rows = []
     for cell in found["cells"]:
         if "values" in cell:
-            values = {name: value if isinstance(value, str) else number(value) for name, value in cell["values"].items()}
+            values = {name: value if isinstance(value, str) else number(value)
+                      for name, value in cell["values"].items()}
             rows.append({**settings(cell), **values, "promise": cell["promise"], "key": cell["key"]})
     return pd.DataFrame(rows)
 

@@ -71,9 +71,9 @@ json repeating_commands(const View& view, const PageFiles& files) {
     add("./foretoken run sweep.json --results again.jsonl",
         "measures all runs again; sweep.json is saved from this page");
   std::string plot;
-  for (const auto& [option, value] : {std::pair(" --x ", &files.plot.x), std::pair(" --y ", &files.plot.y),
-                                      std::pair(" --colour ", &files.plot.colour),
-                                      std::pair(" --columns ", &files.plot.columns)})
+  for (const auto& [option, value] :
+       {std::pair(" --x ", &files.plot.x), std::pair(" --y ", &files.plot.y),
+        std::pair(" --colour ", &files.plot.colour), std::pair(" --columns ", &files.plot.columns)})
     if (!value->empty()) plot += option + shell_word(*value);
   if (files.results.size() == 1)
     add("./foretoken compare " + results + " again.jsonl" + chosen, "what differs, prompt by prompt, with intervals");

@@ -32,9 +32,9 @@ struct Table;
 std::vector<Table> shown_tables(const View& view, const std::vector<std::string>& names);
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
-// "cells", one per line: "run", "label", "names" (of its components and methods), "axes" (values by pointer), "figures", and
-// "values", all of them flat, under their names in CSV; and "best". With `by` it has "sections" of these. An unknown
-// format, table or pointer, or no lines at all, is an Error.
+// "cells", one per line: "run", "label", "names" (of its components and methods), "axes" (values by pointer),
+// "figures", and "values", all of them flat, under their names in CSV; and "best". With `by` it has "sections" of
+// these. An unknown format, table or pointer, or no lines at all, is an Error.
 std::string show(const std::vector<nlohmann::json>& lines, const ShowOptions& options);
 
 struct CompareOptions {

@@ -48,8 +48,8 @@ struct Table {
   std::vector<Row> rows;
 
   // Columns two blanks apart, numbers to the right, text to the left. If wider than `width`, spare columns are left
-  // out, a last column that must be whole is wrapped, then the widest text column is cut with an ellipsis (figures never
-  // are), and sentences are wrapped. Width 0 (no terminal): nothing is.
+  // out, a last column that must be whole is wrapped, then the widest text column is cut with an ellipsis (figures
+  // never are), and sentences are wrapped. Width 0 (no terminal): nothing is.
   std::string terminal(int width) const;
   std::string markdown() const;
   // A tabular of booktabs, after its title and note as comments; the best figures of each group are bold. All text is

@@ -67,7 +67,8 @@ class Tables(InFolder):
     def test_a_plot_of_ones_own(self):
         self.said("report", QUICK, LOOKUPS, "--where", "/sampling/temperature=0", "--x", "/engine/batch", "--y", "tau",
                   "--colour", "/drafter/name", "--columns", "/target/inflate", "--out", "r.html")
-        payload = json.loads(re.search(r'id="payload">(.*?)</script>', (self.here / "r.html").read_text(), re.DOTALL)[1])
+        page = (self.here / "r.html").read_text()
+        payload = json.loads(re.search(r'id="payload">(.*?)</script>', page, re.DOTALL)[1])
         self.assertEqual(payload["plots"][0]["title"], "tau over batch")
         self.assertEqual(len(payload["plots"][0]["figures"][0]["panels"]), 2)
         self.assertTrue(payload["verdict"]["lines"][0].startswith("Best: first_hit (ngram, draft_model)"))

@@ -18,7 +18,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import llama_bench
 import result_tables
 from committed_results import RESULTS, file_of, lines_of
-from result_tables import cells, speedup, table
+from result_tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end of table -->\n)", re.DOTALL)
@@ -31,20 +31,6 @@ STEPS = {  # rows of the table: scenarios of h200/steps
     "the same, batch 32": "round: 1b drafts 4, 8b verifies, batch 32",
     "prompt of 2048 tokens": "8b prompt of 2048",
 }
-
-
-class Figures:
-    """Runs of a committed sweep by what tells them apart."""
-
-    def __init__(self, program, name):
-        self.runs = {self.key(run): figures for run, figures in cells(program, name)}
-
-    @staticmethod
-    def key(run):
-        return run["drafter"]["name"], run["sampling"]["temperature"], run["policy"]["length"], run["engine"]["batch"]
-
-    def all(self, place):
-        return sorted({key[place] for key in self.runs})
 
 
 def three_digits(ms):
@@ -65,18 +51,12 @@ def heads(program):
 
 
 def quickstart(program):
-    figures = Figures(program, "cpu/quickstart")
-    batches = figures.all(3)
-    rows = []
-    for drafter, temperature, length in sorted({key[:3] for key in figures.runs}):
-        of = [figures.runs[drafter, temperature, length, batch] for batch in batches]
-        means = [f"{of[0][name]['value']:.2f}" for name in ("alpha", "accept_rate", "tau")]
-        theory = f"{of[0]['theory']['tau']:.2f}" + ("" if of[0]["theory"]["full_length"] else "~")
-        rows.append((f"`{drafter}`", str(temperature), str(length), *means, theory,
-                     *(speedup(run, " ?") for run in of)))
-    head = ("drafter", "T", "length", "alpha", "accept", "tau", "tau by theory",
-            *(f"speedup, batch {batch}" for batch in batches))
-    return table(head, "|---|" + "--:|" * 6 + "---|" * len(batches), rows)
+    columns = [(f"{title}, ", result_tables.FIRST, result_tables.number_at(figure))
+               for title, figure in (("alpha", "alpha"), ("accept", "accept_rate"), ("tau", "tau"))]
+    columns += [("tau by theory, ", result_tables.FIRST, result_tables.marked("tau_theory")),
+                ("speedup, ", result_tables.ALL, result_tables.speedup_at(" ?"))]
+    return result_tables.across(program, ["cpu/quickstart"], "/engine/batch", columns,
+                                ("alpha", "accept_rate", "tau", "tau_theory", "full_length", "speedup"), sources=False)
 
 
 def peer_lines():

@@ -35,9 +35,9 @@ def asked(program, command, *arguments):
 
 
 @functools.cache
-def shown(program, name):
-    """What `show` says of a committed sweep."""
-    return asked(program, "show", file_of(name))
+def shown(program, *names, options=()):
+    """What `show` says of committed sweeps."""
+    return asked(program, "show", *map(file_of, names), *options)
 
 
 def cells(program, name):
@@ -69,75 +69,72 @@ def source(program, name):
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 
-def by(found, *pointers):
-    """Figures by the values under these pointers of their runs."""
-    def value(run, pointer):
-        for key in pointer.split("/"):
-            run = run[key]
-        return json.dumps(run) if isinstance(run, (list, dict)) else run
-    return {tuple(value(run, p) for p in pointers): figures for run, figures in found}
-
-
 def number(figures, name):
     return f"{figures[name]['value']:.2f}"
 
 
-def across(found, place):
-    """The values at the last place of the keys, sorted; and for each key without it the figures at these, or None."""
-    last = sorted({key[place] for key in found})
-    return last, {key: [found.get((*key, value)) for value in last] for key in dict.fromkeys(k[:place] for k in found)}
+FIRST, ALL = slice(0, 1), slice(None)
 
 
-def formats(program, name):
-    """Speedup of a target that drafts for itself in another format, one column for each batch."""
-    found = by(cells(program, name), "target/dtype", "drafter/dtype", "target/kv_dtype", "engine/batch")
-    batches, figures = across(found, 3)
-    rows = [(*key, number(of[0], "alpha"), number(of[0], "tau"), *map(speedup, of)) for key, of in figures.items()]
-    first = f"batch {batches[0]}"
-    head = ("target", "draft", "caches", f"alpha, {first}", f"tau, {first}", *(f"batch {batch}" for batch in batches))
-    return source(program, name) + table(head, "|---|---|---|--:|--:|" + "---|" * len(batches), rows)
+def number_at(figure):
+    """Of a row of across() and a value the figure there."""
+    return lambda row, value: text_of(row[f"{figure}_at_{value}"]).split(" [")[0]
 
 
-def trees_by_batch(program, *names):
-    """Exact verifiers on draft trees, by temperature, nodes and batch."""
-    rows, text = [], ""
-    for name in names:
-        found = by(cells(program, name), "verifier/name", "drafter/draws", "sampling/temperature", "policy/nodes",
-                   "engine/batch")
-        batches, figures = across(found, 4)
-        text += source(program, name)
-        for key, of in figures.items():
-            rows.append((f"`{key[0]}`", key[1].replace("_", " "), str(key[2]), str(key[3]),
-                         number(next(f for f in of if f), "tau"), *(speedup(f) if f else "-" for f in of)))
-    head = ("verifier", "siblings", "T", "nodes", f"tau, batch {batches[0]}", *(f"batch {batch}" for batch in batches))
-    return text + table(head, "|---|---|--:|--:|--:|" + "---|" * len(batches), rows)
+def speedup_at(unclear=""):
+    def said(row, value):
+        cell = row[f"speedup_at_{value}"]
+        bounds = dict(zip(("value", "low", "high"), cell[1:])) if isinstance(cell, list) else None
+        return speedup({"speedup": bounds}, unclear) if bounds else cell
+    return said
 
 
-def lengths(program, name):
-    """Speedup of a chain by its length, one column for each batch."""
-    found = by(cells(program, name), "sampling/temperature", "policy/length", "engine/batch")
-    batches, figures = across(found, 2)
-    rows = [(*map(str, key), *(number(of[0], name) if of[0] else "-" for name in ("alpha", "tau")),
-             *(speedup(f) if f else "-" for f in of)) for key, of in figures.items()]
-    head = ("T", "draft length", "alpha, batch 1", "tau, batch 1", *(f"batch {batch}" for batch in batches))
-    return source(program, name) + table(head, "|--:|--:|--:|--:|" + "---|" * len(batches), rows)
+def marked(figure):
+    """A figure of theory, marked where drafts are often shorter than their length."""
+    def said(row, value):
+        short = row[f"full_length_at_{value}"][1] == 0
+        return number_at(figure)(row, value) + ("~" if short else "")
+    return said
+
+
+def text_of(cell):
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def across(program, names, pointer, columns, figures=("alpha", "tau", "speedup"), sources=True):
+    """`show --across pointer` of sweeps as one: its axes, then `columns`: (title, values as a slice, text)."""
+    found = shown(program, *names, options=("--across", pointer, "--figures", ",".join(figures)))["across"]
+    axes = [column for column in found["columns"] if "_at_" not in column["name"]]
+    values = [column["name"].rpartition("_at_")[2] for column in found["columns"]
+              if column["name"].startswith(f"{figures[0]}_at_")]
+    unit, chosen = pointer.rpartition("/")[2], [(title, value, said) for title, of, said in columns
+                                                for value in values[of]]
+    rows = []
+    for cells in (row["cells"] for row in found["rows"]):
+        row = {column["name"]: cell for column, cell in zip(found["columns"], cells)}
+        named = [f"`{text_of(cell)}`" if axis["name"] in ("drafter", "verifier") else text_of(cell)
+                 for axis, cell in zip(axes, cells)]
+        rows.append((*named, *(said(row, value) for _, value, said in chosen)))
+    head = (*(axis["title"] for axis in axes), *(f"{title}{unit} {value}" for title, value, _ in chosen))
+    ruler = [axis["kind"] == "number" for axis in axes] + [title not in ("", "speedup, ") for title, _, _ in chosen]
+    said = "".join(source(program, name) for name in names) if sources else ""
+    return said + table(head, "|" + "".join("--:|" if right else "---|" for right in ruler), rows)
+
+
+ALPHA, TAU = ("alpha, ", FIRST, number_at("alpha")), ("tau, ", FIRST, number_at("tau"))
+SPEEDUPS = ("", ALL, speedup_at())
+
+
+def by_batch(program, *names):
+    """Speedup, one column for each batch."""
+    return across(program, names, "/engine/batch", [ALPHA, TAU, SPEEDUPS])
 
 
 def predicted(program, name):
     """Speedup of every drafter by its length beside the predicted one (table `theory` of `show`)."""
-    rows = {}
-    found = cells(program, name)
-    batches = sorted({run["engine"]["batch"] for run, _ in found})
-    for run, figures in found:
-        drafter = " ".join(filter(None, (f"`{run['drafter']['name']}`", Path(run["drafter"].get("model") or "").name)))
-        theory = figures["theory"]
-        mark = "" if theory["full_length"] else "~"
-        row = rows.setdefault((drafter, run["sampling"]["temperature"], run["policy"]["length"]), {})
-        row[run["engine"]["batch"]] = figures["tau"], f"{speedup(figures)} / {theory['speedup']:.2f}{mark}"
-    head = ("drafter", "T", "length", f"tau, batch {batches[0]}", *(f"batch {batch}" for batch in batches))
-    lines = [(*map(str, key), f"{row[batches[0]][0]['value']:.2f}", *(row[batch][1] for batch in batches))
-             for key, row in rows.items()]
-    return source(program, name) + table(head, "|---|--:|--:|--:|" + "---|" * len(batches), lines)
+    columns = [TAU, ("", ALL, lambda row, value: f"{speedup_at()(row, value)} / "
+                                                 f"{marked('speedup_theory')(row, value)}")]
+    return across(program, [name], "/engine/batch", columns, ("tau", "speedup", "speedup_theory", "full_length"))
 
 
 def drafter_of(run):
@@ -191,7 +188,7 @@ def drafters_costs(program, name):
 TABLES = {
     "heads": lambda program: drafters(program, "cpu/heads"),
     "heads_costs": lambda program: drafters_costs(program, "h200/heads_inflated"),
-    "lengths_inflated": lambda program: lengths(program, "h100/inflated"),
-    "trees_greedy_inflated": lambda program: trees_by_batch(program, "h100/trees_greedy_inflated"),
-    "formats": lambda program: formats(program, "cpu/formats"),
+    "lengths_inflated": lambda program: by_batch(program, "h100/inflated"),
+    "trees_greedy_inflated": lambda program: by_batch(program, "h100/trees_greedy_inflated"),
+    "formats": lambda program: by_batch(program, "cpu/formats"),
 }

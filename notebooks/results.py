@@ -17,7 +17,6 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
-INTERVALS = ["alpha", "accept_rate", "tau", "speedup", "tokens_per_second"]
 
 
 def default_path():
@@ -80,113 +79,47 @@ def number(value):
     return float("nan") if value is None else value
 
 
-def short_names(found):
-    """Of each model of the drafters the last part of its path, where that tells it from the others."""
-    models = {str(cell["axes"]["/drafter/model"]) for cell in found["cells"] if cell["axes"].get("/drafter/model")}
-    tails = [Path(model).name for model in models]
-    return {model: Path(model).name if tails.count(Path(model).name) == 1 else model for model in models}
-
-
-def told(pointer, value):
-    """"verifier coupled" of an axis and its value."""
-    words = pointer.strip("/").split("/")
-    return f"{words[-2] if words[-1] == 'name' and len(words) > 1 else words[-1]} " + (
-        value if isinstance(value, str) else json.dumps(value))
-
-
-def settings(cell, names):
-    """What tells runs apart: the usual four, and every field that differs, under its dotted name.
-
-    `drafter` has all that differs but temperature, batch and policy, and `line` the policy too (but for its length):
-    runs of one line are the points of a plot over length, batch or temperature. `names`: those of short_names().
-    """
-    run, axes = cell["run"], cell["axes"]
-    drafter, policy = run["drafter"]["name"], ""
-    for pointer, value in axes.items():
-        if value is None or pointer in ("/drafter/name", "/sampling/temperature", "/engine/batch", "/policy/length"):
-            continue
-        if pointer == "/drafter/model":
-            drafter += f" {names[str(value)]}"
-        elif pointer.startswith("/policy/"):
-            policy += f", {told(pointer, value)}"
-        else:
-            drafter += f", {told(pointer, value)}"
-    found = {"drafter": drafter, "line": drafter + policy,
-             "temperature": run.get("sampling", {}).get("temperature", 0),
-             "batch": run.get("engine", {}).get("batch"), "length": number(run.get("policy", {}).get("length"))}
-    found.update({pointer.strip("/").replace("/", "."): value for pointer, value in axes.items()})
+def settings(cell):
+    """What tells runs apart, as the program names it: `method` has all but temperature, batch and policy, `line` the
+    policy too (but for its length), so that runs of one line are the points of a plot over length, batch or
+    temperature; and every axis under its dotted name."""
+    run, names = cell["run"], cell["names"]
+    found = {"method": names["method"], "line": names["line"], "temperature": run["sampling"]["temperature"],
+             "batch": run["engine"]["batch"], "length": number(run["policy"].get("length"))}
+    found.update({pointer.strip("/").replace("/", "."): value for pointer, value in cell["axes"].items()})
     return found
-
-
-def step_times(data):
-    """Milliseconds of a step by phase, with speculation, and of the whole step of plain decoding (`plain_step_ms`)."""
-    side, plain = data["speculative"], data["baseline"]
-    ms = {name: 1000 * number(seconds) / side["steps"] for name, seconds in side["phases"].items()}
-    found = {"draft_ms": ms["draft_forward"] + ms["draft_other"], "target_ms": ms["target_forward"],
-             "verify_ms": ms["verify"]}
-    found["host_ms"] = ms["total"] - sum(found.values())
-    return {**found, "step_ms": ms["total"], "plain_step_ms": 1000 * number(plain["phases"]["total"]) / plain["steps"]}
-
-
-def rates(data):
-    """Tokens per second of one request after its first round, and those of plain decoding: of one and of all."""
-    plain = data["baseline"]
-    return {"request_tokens_per_second": number(data["speculative"]["decode_tokens_per_second"]),
-            "plain_request_tokens_per_second": number(plain["decode_tokens_per_second"]),
-            "plain_tokens_per_second": number(plain["tokens_per_second"])}
 
 
 def cells(found):
     """One row per run that succeeded: settings, then figures; x_low and x_high bound the 95 % interval of x."""
-    rows, names = [], short_names(found)
+    rows = []
     for cell in found["cells"]:
-        if "figures" not in cell:
-            continue
-        data = cell["figures"]
-        row = settings(cell, names)
-        for name in INTERVALS:
-            row.update({name: number(data[name]["value"]), f"{name}_low": number(data[name]["low"]),
-                        f"{name}_high": number(data[name]["high"])})
-        row.update(
-            {
-                "tau_theory": data["theory"]["tau"],
-                "speedup_theory": data["theory"]["speedup"],
-                "decode_speedup": data["decode_speedup"]["value"],
-                "ttft_ms": data["speculative"]["ttft_ms"],
-                "engine_overhead": data["speculative"]["engine_overhead"],
-                "promise": cell["promise"],
-                "key": cell["key"],
-                **step_times(data),
-                **rates(data),
-            }
-        )
-        rows.append(row)
+        if "values" in cell:
+            values = {name: value if isinstance(value, str) else number(value)
+                      for name, value in cell["values"].items()}
+            rows.append({**settings(cell), **values, "promise": cell["promise"], "key": cell["key"]})
     return pd.DataFrame(rows)
 
 
 def lists(found, name):
     """One row per run and entry of a list of figures: "positions", "categories" or "by_prompt"."""
-    rows, names = [], short_names(found)
+    rows = []
     for cell in found["cells"]:
         for entry in cell.get("figures", {}).get(name, []):
-            row = settings(cell, names)
+            row = settings(cell)
             for key, value in entry.items():
                 if isinstance(value, dict):
                     row.update({key: number(value["value"]), f"{key}_low": number(value["low"]),
                                 f"{key}_high": number(value["high"])})
                 else:
-                    row[key] = number(value) if key in INTERVALS + ["rate", "reached"] else value
+                    row[key] = number(value)
             rows.append(row)
     return pd.DataFrame(rows)
 
 
-def fastest(rows):
-    """Of the rows that differ only in their policy the one with the greatest speedup."""
-    rows = rows.dropna(subset=["speedup"])
-    names = list(rows.columns[:rows.columns.get_loc(INTERVALS[0])])
-    outside = [name for name in names if name not in ("length", "line") and not name.startswith("policy.")]
-    group = pd.Series([repr(values) for values in rows[outside].itertuples(index=False, name=None)], rows.index)
-    return rows.loc[rows.groupby(group, sort=False).speedup.idxmax()]
+def fastest(found, rows):
+    """Of the rows that differ only in their policy the one with the greatest speedup, as the program picked it."""
+    return rows[rows.key.isin([best["key"] for best in found["best"]])]
 
 
 def pareto_front(rows, x, y):
@@ -197,5 +130,4 @@ def pareto_front(rows, x, y):
 
 def failures(found):
     """The runs that failed, with their sentences."""
-    names = short_names(found)
-    return [(settings(cell, names), cell["error"]) for cell in found["cells"] if "figures" not in cell]
+    return [(cell["label"], cell["error"]) for cell in found["cells"] if "figures" not in cell]

@@ -13,11 +13,13 @@
 #include "experiments/program/list.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
+#include "experiments/report/selection.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/soak.h"
+#include "experiments/sweep/unfinished.h"
 #include "foretoken_version.h"
 #include "framework/components/plugin.h"
 #include "framework/text/json_file.h"
@@ -36,9 +38,11 @@ Registries with_plugins(Registries registries, const std::vector<std::string>& p
 
 }  // namespace
 
-void add_look(CLI::App& command, Look& look) {
-  command.add_option("--format", look.format, "terminal, markdown, csv or json")
-      ->check(CLI::IsMember({"terminal", "markdown", "csv", "json"}))
+void add_look(CLI::App& command, Look& look, bool latex) {
+  std::vector<std::string> formats = {"terminal", "markdown", "csv", "json"};
+  if (latex) formats.emplace_back("latex");
+  command.add_option("--format", look.format, "how tables are written")
+      ->check(CLI::IsMember(formats))
       ->capture_default_str();
   command.add_flag("--json", look.json, "the same for programs");
 }
@@ -86,16 +90,31 @@ std::vector<std::string> chosen_tables(const std::vector<std::string>& given,
   return given.empty() ? standard : given;
 }
 
-bool report_damages(const std::string& file, const std::vector<Result>& lines) {
+void add_where(CLI::App& command, std::vector<std::string>& where) {
+  add_repeatable(command, "--where", where,
+                 "/POINTER=VALUE: only runs with this value, as /drafter/name=ngram; may be given again");
+}
+
+std::vector<Result> selected_results(const std::vector<std::string>& files, const std::vector<std::string>& where) {
+  std::vector<std::vector<Result>> all;
+  for (const std::string& file : files) all.push_back(load_with_unfinished(file));
+  std::vector<Result> results = joined(std::move(all));
+  select(where, {&results});
+  return results;
+}
+
+bool report_damages(const std::vector<std::string>& files, const std::vector<Result>& lines) {
   const auto damages = damages_of(lines);
-  for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", file, damage);
+  std::string names;
+  for (const std::string& file : files) names += (names.empty() ? "" : ", ") + file;
+  for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", names, damage);
   return !damages.empty();
 }
 
 void add_compare(CLI::App& app, Action& action) {
   struct Given {
     std::string a, b;
-    std::vector<std::string> ignore;
+    std::vector<std::string> ignore, where;
     Look look;
   };
   const auto g = std::make_shared<Given>();
@@ -103,16 +122,20 @@ void add_compare(CLI::App& app, Action& action) {
   c->add_option("a", g->a, "a file of results")->required();
   c->add_option("b", g->b, "another")->required();
   add_list_option(*c, "--ignore", g->ignore, "JSON pointers into the run whose values may differ, as /engine/device");
+  add_where(*c, g->where);
   add_look(*c, g->look);
   c->callback([g, &action] {
     action = [g] {
-      CompareOptions options;
-      options.format = g->look.chosen(), options.name_a = g->a, options.name_b = g->b, options.ignore = g->ignore,
-      options.width = terminal_columns(STDOUT_FILENO);
-      const auto a = load_results(g->a), b = load_results(g->b);
-      print(compare(a, b, options));
-      const bool damaged = report_damages(g->a, a);  // both files are reported
-      return report_damages(g->b, b) || damaged ? 1 : 0;
+      std::vector<Result> a = load_results(g->a), b = load_results(g->b);
+      select(g->where, {&a, &b});
+      print(compare(a, b,
+                    {.format = g->look.chosen(),
+                     .name_a = g->a,
+                     .name_b = g->b,
+                     .ignore = g->ignore,
+                     .width = terminal_columns(STDOUT_FILENO)}));
+      const bool damaged = report_damages({g->a}, a);  // both files are reported
+      return report_damages({g->b}, b) || damaged ? 1 : 0;
     };
   });
 }

@@ -19,7 +19,8 @@ struct Look {
   bool json = false;
   std::string chosen() const { return json ? "json" : format; }
 };
-void add_look(CLI::App& command, Look& look);
+// `latex`: whether the command's tables can be LaTeX.
+void add_look(CLI::App& command, Look& look, bool latex = false);
 
 // A repeatable option that takes one value each time, so the next argument is not its second value.
 CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
@@ -31,11 +32,16 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::ve
 void add_tables(CLI::App& command, std::vector<std::string>& tables, const std::string& standard = "all");
 // Those that are given, else the standard ones; none, which stands for all of them, where "all" is given.
 std::vector<std::string> chosen_tables(const std::vector<std::string>& given, const std::vector<std::string>& standard);
+// --where, repeatable, of commands that show results: the conditions of select().
+void add_where(CLI::App& command, std::vector<std::string>& where);
+// The results of some files, of runs that are not finished too (load_with_unfinished(), joined()), that meet the
+// conditions.
+std::vector<Result> selected_results(const std::vector<std::string>& files, const std::vector<std::string>& where);
 // --plugin LIB, repeatable: for every command that uses drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
 
-// Whether lines of a file of results have no figures, each of which is an error message.
-bool report_damages(const std::string& file, const std::vector<Result>& lines);
+// Whether lines of files of results have no figures, each of which is an error message.
+bool report_damages(const std::vector<std::string>& files, const std::vector<Result>& lines);
 
 // The JSON object in an option's value.
 nlohmann::json json_object(const std::string& text, const std::string& option);

@@ -1,25 +1,21 @@
 #include "experiments/report/axes.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <numeric>
-
-#include "framework/model/model_choice.h"
-#include "kernels/error.h"
+#include <tuple>
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
 
-std::string last_part(const std::string& pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string without_last(const std::string& pointer) { return pointer.substr(0, pointer.rfind('/')); }
 bool within(const std::string& pointer, const std::string& parent) {
   return pointer == parent || pointer.starts_with(parent + "/");
 }
 
-int group_of(const std::string& pointer) {
+int rank_of(const std::string& pointer) {
   static const std::vector<std::string> kGroups = {"/target",   "/drafter", "/verifier",
                                                    "/sampling", "/engine",  "/workload"};
   const auto found = std::ranges::find_if(kGroups, [&](const std::string& group) { return within(pointer, group); });
@@ -28,7 +24,7 @@ int group_of(const std::string& pointer) {
 
 // A name tells more than an option.
 bool before(const std::string& a, const std::string& b) {
-  const auto key = [](const std::string& p) { return std::tuple(group_of(p), last_part(p) != "name", p); };
+  const auto key = [](const std::string& p) { return std::tuple(rank_of(p), last_part(p) != "name", p); };
   return key(a) < key(b);
 }
 
@@ -68,16 +64,23 @@ std::vector<std::string> differing(const std::vector<json>& runs) {
   return found;
 }
 
+json value_of(const json& run, const std::string& pointer, const ComponentNames& names) {
+  return ComponentNames::names(pointer) ? names.name(run, pointer) : told(run, pointer);
+}
+
 // Runs fall into classes of those that look alike so far; a pointer that splits one is worth a column.
 class Classes {
  public:
-  explicit Classes(const std::vector<json>& runs) : runs_(runs), class_(runs.size(), 0) {}
+  Classes(const std::vector<json>& runs, const ComponentNames& names)
+      : runs_(runs), names_(names), class_(runs.size(), 0) {}
 
   bool split(const std::string& pointer) {
     std::map<std::pair<int, std::string>, int> next;
     std::vector<int> refined;
-    for (std::size_t i = 0; i < runs_.size(); ++i)
-      refined.push_back(next.try_emplace({class_[i], told(runs_[i], pointer).dump()}, int(next.size())).first->second);
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      const std::string value = value_of(runs_[i], pointer, names_).dump(-1, ' ', true, json::error_handler_t::replace);
+      refined.push_back(next.try_emplace({class_[i], value}, int(next.size())).first->second);
+    }
     const bool more = int(next.size()) > count_;
     count_ = int(next.size());
     class_ = std::move(refined);
@@ -86,28 +89,47 @@ class Classes {
 
  private:
   const std::vector<json>& runs_;
+  const ComponentNames& names_;
   std::vector<int> class_;
   int count_ = 1;
 };
 
-std::vector<std::string> choose(const std::vector<json>& runs, const std::vector<std::string>& named) {
-  const std::vector<std::string> candidates = differing(runs);
-  const auto is_axis = [&](const std::string& p) {  // the name of a component is always shown
-    return last_part(p) == "name" || std::ranges::find(named, p) != named.end();
+// Components whose names differ, and other fields that differ.
+std::vector<std::string> candidates_of(const std::vector<json>& runs, const ComponentNames& names) {
+  std::vector<std::string> found;
+  for (const std::string& pointer : differing(runs))
+    if (!ComponentNames::covers(pointer)) found.push_back(pointer);
+  for (const char* component : {"/drafter", "/verifier", "/policy"})
+    if (std::ranges::any_of(
+            runs, [&](const json& run) { return names.name(run, component) != names.name(runs[0], component); }))
+      found.push_back(component);
+  std::ranges::sort(found, before);
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+std::vector<std::string> choose(const std::vector<json>& runs, const std::vector<std::string>& named,
+                                const ComponentNames& names) {
+  const std::vector<std::string> candidates = candidates_of(runs, names);
+  const auto is_named = [&](const std::string& p) {
+    return ComponentNames::names(p) || std::ranges::find(named, p) != named.end();
   };
-  const auto in_axis = [&](const std::string& p) {
-    return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); });
+  const auto pass_of = [&](const std::string& p) {
+    if (is_named(p)) return within(p, "/workload") ? 1 : 0;
+    return std::ranges::any_of(named, [&](const std::string& n) { return within(p, n); }) ? 2 : 3;
   };
   std::vector<std::string> chosen;
-  Classes classes(runs);
-  for (int pass = 0; pass < 3; ++pass)
-    for (const std::string& pointer : candidates) {
-      if ((pass == 0) != is_axis(pointer) || (pass == 1) != (in_axis(pointer) && !is_axis(pointer))) continue;
-      if (classes.split(pointer) || pass == 0) chosen.push_back(pointer);
-    }
-  if (chosen.empty()) chosen.push_back("/drafter/name");
+  Classes classes(runs, names);
+  for (int pass = 0; pass < 4; ++pass)
+    for (const std::string& pointer : candidates)
+      if (pass_of(pointer) == pass && (classes.split(pointer) || pass == 0)) chosen.push_back(pointer);
+  if (chosen.empty()) chosen.push_back("/drafter");
   std::ranges::sort(chosen, before);
   return chosen;
+}
+
+bool is_method(const std::string& group) {
+  return group == "drafter" || group == "policy" || group == "verifier" || group == "plugins";
 }
 
 std::string title_of(const std::string& pointer) {
@@ -118,29 +140,23 @@ std::string title_of(const std::string& pointer) {
 
 }  // namespace
 
-json told(const json& run, const std::string& pointer) {
-  const json::json_pointer place(pointer);
-  if (!run.contains(place)) return json();
-  const json& value = run[place];
-  if (!pointer.ends_with("/model")) return value;
-  try {
-    const ModelChoice choice =
-        ModelChoice::read(value, run[json::json_pointer(without_last(pointer))].value("inflate", json()));
-    return choice.text() + (choice.dtype == "auto" ? "" : " in " + choice.dtype) +
-           (choice.head_dtype == "auto" ? "" : ", head in " + choice.head_dtype) +
-           (choice.kv_dtype == "target" ? "" : ", cache in " + choice.kv_dtype);
-  } catch (const Error&) {  // no model: as it stands
-    return value;
-  }
+std::string group_of(const std::string& pointer) { return pointer.substr(1, pointer.find('/', 1) - 1); }
+
+Axes::Axes(const std::vector<json>& runs, const std::vector<std::string>& named, ComponentNames names)
+    : Axes(runs, names, choose(runs, named, names)) {}
+
+Axes Axes::of_pointers(const std::vector<json>& runs, const std::vector<std::string>& pointers) {
+  return Axes(runs, ComponentNames(runs), pointers);
 }
 
-Axes::Axes(const std::vector<json>& runs, const std::vector<std::string>& named) {
+Axes::Axes(const std::vector<json>& runs, ComponentNames names, const std::vector<std::string>& pointers)
+    : names_(std::move(names)) {
   std::map<std::string, int> titles;
-  for (const std::string& pointer : choose(runs, named)) {
+  for (const std::string& pointer : pointers) {
     Axis axis{pointer, title_of(pointer), true};
     std::vector<json> values;
     for (const json& run : runs) {
-      const json value = told(run, pointer);
+      const json value = value_of(run, pointer, names_);
       axis.numeric &= value.is_number() || value.is_null();
       if (std::ranges::find(values, value) == values.end()) values.push_back(value);
     }
@@ -151,6 +167,8 @@ Axes::Axes(const std::vector<json>& runs, const std::vector<std::string>& named)
   for (Axis& axis : columns_)
     if (titles[axis.title] > 1) axis.title = last_part(without_last(axis.pointer)) + "/" + last_part(axis.pointer);
 }
+
+json Axes::value(std::size_t axis, const json& run) const { return value_of(run, columns_[axis].pointer, names_); }
 
 std::vector<Column> Axes::table_columns() const {
   std::vector<Column> found;
@@ -164,38 +182,33 @@ std::vector<Column> Axes::table_columns() const {
 }
 
 Cell Axes::cell(std::size_t axis, const json& run) const {
-  const json value = told(run, columns_[axis].pointer);
-  if (value.is_null()) return Cell::of("-");
-  if (value.is_number()) {
-    char digits[40];
-    std::snprintf(digits, sizeof digits, "%.10g", value.get<double>());
-    return Cell::of(digits);
-  }
-  if (!value.is_string()) return Cell::of(value.dump());
-  // A path is told by its last part, where that is enough.
-  const std::string text = value, tail = last_part(text);
-  const auto ends_alike = [&](const json& other) { return other.is_string() && last_part(other) == tail; };
-  return Cell::of(!tail.empty() && std::ranges::count_if(values_[axis], ends_alike) <= 1 ? tail : text);
+  const json found = value(axis, run);
+  if (found.is_null()) return Cell::of("-");
+  if (found.is_string() && ComponentNames::names(columns_[axis].pointer)) return Cell::of(found.get<std::string>());
+  return Cell::of(value_text(found, values_[axis]));
 }
 
 std::vector<Cell> Axes::cells(const json& run) const {
   std::vector<Cell> found;
-  for (std::size_t i = 0; i < columns_.size(); ++i) found.push_back(cell(i, run));
+  for (const std::size_t i : all()) found.push_back(cell(i, run));
   return found;
 }
 
-std::string Axes::label(const json& run) const {
-  std::string found;
-  for (std::size_t i = 0; i < columns_.size(); ++i)
-    found += (i ? ", " : "") + columns_[i].title + " " + cell(i, run).shown();
-  return found;
+std::string Axes::label(const json& run, const std::vector<std::size_t>& axes) const {
+  std::string found, unknown;
+  for (const std::size_t i : axes) {
+    const bool named = ComponentNames::names(columns_[i].pointer);
+    std::string& text = value(i, run).is_null() ? unknown : found;
+    text += (text.empty() ? "" : ", ") + (named ? "" : columns_[i].title + " ") + cell(i, run).shown();
+  }
+  return found.empty() ? unknown : found;
 }
 
 std::vector<std::size_t> Axes::order(const std::vector<json>& runs) const {
   const auto rank = [&](std::size_t axis, const json& run) {
-    const json value = told(run, columns_[axis].pointer);
-    if (columns_[axis].numeric) return value.is_number() ? value.get<double>() : -1e300;
-    return double(std::ranges::find(values_[axis], value) - values_[axis].begin());
+    const json found = value(axis, run);
+    if (columns_[axis].numeric) return found.is_number() ? found.get<double>() : -1e300;
+    return double(std::ranges::find(values_[axis], found) - values_[axis].begin());
   };
   std::vector<std::vector<double>> keys;
   for (const json& run : runs) {
@@ -208,23 +221,29 @@ std::vector<std::size_t> Axes::order(const std::vector<json>& runs) const {
   return places;
 }
 
-std::vector<std::size_t> Axes::of_policy() const {
+template <class Wanted> std::vector<std::size_t> Axes::those(const Wanted& wanted) const {
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < columns_.size(); ++i)
-    if (within(columns_[i].pointer, "/policy")) found.push_back(i);
+    if (wanted(group_of(columns_[i].pointer))) found.push_back(i);
   return found;
+}
+
+std::vector<std::size_t> Axes::all() const {
+  return those([](const std::string&) { return true; });
+}
+
+std::vector<std::size_t> Axes::of_policy() const {
+  return those([](const std::string& group) { return group == "policy"; });
 }
 
 std::vector<std::size_t> Axes::outside_policy() const {
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < columns_.size(); ++i)
-    if (!within(columns_[i].pointer, "/policy")) found.push_back(i);
-  return found;
+  return those([](const std::string& group) { return group != "policy"; });
 }
 
-bool Axes::equal(const json& a, const json& b, const std::vector<std::size_t>& axes) const {
-  return std::ranges::all_of(
-      axes, [&](std::size_t i) { return told(a, columns_[i].pointer) == told(b, columns_[i].pointer); });
+std::vector<std::size_t> Axes::methods() const { return those(is_method); }
+
+std::vector<std::size_t> Axes::conditions() const {
+  return those([](const std::string& group) { return !is_method(group); });
 }
 
 }  // namespace foretoken

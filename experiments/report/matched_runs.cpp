@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "framework/text/known_names.h"
+#include "experiments/report/selection.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -12,14 +12,14 @@ namespace {
 
 using nlohmann::json;
 
-using Fields = std::map<std::string, json>;  // the leaves of a run by their pointers
+using LeavesOfRun = std::map<std::string, json>;  // the leaves of a run by their pointers
 
 bool within(const std::string& pointer, const std::string& parent) {
   return pointer == parent || pointer.starts_with(parent + "/");
 }
 
-std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
-  std::vector<Fields> found;
+std::vector<LeavesOfRun> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
+  std::vector<LeavesOfRun> found;
   for (const Summary& summary : side) {
     const json leaves = summary.run().flatten();
     found.emplace_back();
@@ -30,33 +30,16 @@ std::vector<Fields> fields_of(const std::vector<Summary>& side, const std::vecto
   return found;
 }
 
-// A pointer that no run has would have no effect, so it is an Error. `sides`: the fields of all runs of A and of B.
-void expect_known(const std::string& pointer, const std::vector<std::vector<Fields>>& sides) {
-  if (!pointer.starts_with('/'))
-    throw Error("'" + pointer + "' is not a JSON pointer: write what to ignore as /engine/device");
-  std::set<std::string> known;
-  for (const auto& side : sides)
-    for (const Fields& run : side)
-      for (const auto& [field, value] : run)
-        for (std::size_t end = field.find('/', 1);; end = field.find('/', end + 1)) {
-          known.insert(field.substr(0, end));
-          if (end == std::string::npos) break;
-        }
-  if (known.contains(pointer)) return;
-  throw Error("no run of either side has the field '" + pointer + "', so it cannot be ignored" +
-              suggestion(pointer, {known.begin(), known.end()}) + "; the field \"run\" of a result line has them all");
-}
-
-bool all_differ(const std::vector<Fields>& runs) {
-  return std::set<Fields>(runs.begin(), runs.end()).size() == runs.size();
+bool all_differ(const std::vector<LeavesOfRun>& runs) {
+  return std::set<LeavesOfRun>(runs.begin(), runs.end()).size() == runs.size();
 }
 
 // Fields that have no value in common on both sides: they keep all runs from matching.
-std::string differing_everywhere(const std::vector<Fields>& a, const std::vector<Fields>& b) {
+std::string differing_everywhere(const std::vector<LeavesOfRun>& a, const std::vector<LeavesOfRun>& b) {
   std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
-  for (const Fields& run : a)
+  for (const LeavesOfRun& run : a)
     for (const auto& [pointer, value] : run) values[pointer].first.insert(value);
-  for (const Fields& run : b)
+  for (const LeavesOfRun& run : b)
     for (const auto& [pointer, value] : run) values[pointer].second.insert(value);
   std::string found;
   for (const auto& [pointer, sides] : values)
@@ -71,17 +54,20 @@ MatchedRuns match_runs(const std::vector<Result>& lines_a, const std::vector<Res
                        const CompareOptions& options) {
   MatchedRuns found{summarize(lines_a), summarize(lines_b), {}, {}, {}, {}, {}};
   std::vector<std::string> ignored = {"/measure"};
+  std::vector<json> runs;
+  for (const auto* side : {&found.a, &found.b})
+    for (const Summary& summary : *side) runs.push_back(summary.run());
   for (const std::string& pointer : options.ignore) {
-    expect_known(pointer, {fields_of(found.a, {}), fields_of(found.b, {})});
+    expect_known(runs, pointer, "so it cannot be ignored");  // it would have no effect
     ignored.push_back(pointer);
   }
   for (const auto* side : {&found.a, &found.b})
     if (!all_differ(fields_of(*side, ignored)))
       throw Error("two runs of " + (side == &found.a ? options.name_a : options.name_b) +
                   " differ only in what is ignored; ignore less");
-  std::vector<Fields> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
+  std::vector<LeavesOfRun> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
   for (const auto* side : {&fields_a, &fields_b})
-    for (const Fields& fields : *side) found.documents.push_back(json(fields).unflatten());
+    for (const LeavesOfRun& fields : *side) found.documents.push_back(json(fields).unflatten());
   std::set<std::size_t> taken;
   for (std::size_t i = 0; i < found.a.size(); ++i) {
     const auto same = std::ranges::find(fields_b, fields_a[i]);

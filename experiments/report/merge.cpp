@@ -12,8 +12,9 @@ bool MergedResults::add(Result result) {
   }
   Result& known = lines_[place->second];
   if (to_json(result) == to_json(known)) return false;
+  const auto worth = [](const Result& r) { return r.failed() ? 0 : r.unfinished ? 1 : 2; };
   // Dates sort as time does.
-  if (result.failed() == known.failed() ? result.date < known.date : result.failed()) return false;
+  if (worth(result) == worth(known) ? result.date < known.date : worth(result) < worth(known)) return false;
   known = std::move(result);
   return true;
 }

@@ -11,9 +11,9 @@ namespace foretoken {
 
 class MergedResults {
  public:
-  // Adds a line of results unless a newer one of its run is there, by "date"; of lines of one second the last counts,
-  // and a line with an error counts only where there is no other. Whether it was added; a line that is there already is
-  // not.
+  // Adds a line of results unless a newer one of its run is there, by "date"; of lines of one second the last counts.
+  // One of a run that is not finished counts only where there is no finished one, and a line with an error only where
+  // there is no other. Whether it was added; a line that is there already is not.
   bool add(Result result);
 
   // One line for each run, in the order in which the runs were met first.

@@ -28,70 +28,21 @@ json cell_json(const Cell& cell, const Column& column) {
   return column.kind == Column::Kind::text ? json(text) : json{text, number_of(text)};
 }
 
-json table_json(const Table& table) {
-  static const char* const kKinds[] = {"text", "number", "interval"};
-  json columns = json::array(), rows = json::array();
-  for (const Column& c : table.columns)
-    columns.push_back({{"title", c.title}, {"name", c.name}, {"meaning", c.meaning}, {"kind", kKinds[int(c.kind)]}});
-  for (const Row& row : table.rows) {
-    json cells = json::array();
-    for (std::size_t i = 0; i < row.cells.size(); ++i) cells.push_back(cell_json(row.cells[i], table.columns[i]));
-    rows.push_back({{"cells", cells}, {"rule", row.rule_before}});
-    if (!row.sentence.empty()) rows.back()["sentence"] = row.sentence;
-  }
-  return {{"title", table.title}, {"note", table.note}, {"columns", columns}, {"rows", rows}};
-}
-
 json axes_json(const View& view) {
   json found = json::array();
-  const std::vector<Column> columns = view.axes.table_columns();
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    const Axis& axis = view.axes.columns()[i];
-    const std::string part = axis.pointer.substr(1, axis.pointer.find('/', 1) - 1);
-    const bool method = part == "drafter" || part == "policy" || part == "verifier" || part == "plugins";
-    found.push_back({{"name", columns[i].name},
-                     {"title", axis.title},
-                     {"pointer", axis.pointer},
-                     {"numeric", axis.numeric},
-                     {"policy", part == "policy"},
-                     {"role", method ? "method" : "condition"}});
-  }
-  return found;
-}
-
-// The figures that plots are drawn from; tables have the others.
-json figures_json(const Summary& summary) {
-  json figures = to_json(summary).at("figures");
-  for (const char* list : {"by_prompt", "categories", "histogram"}) figures.erase(list);
-  return figures;
-}
-
-json run_json(const View& view, std::size_t i, std::size_t group) {
-  const Summary& s = view.cells[i];
-  json cells = json::array(), values = json::array();
-  for (std::size_t axis = 0; axis < view.axes.columns().size(); ++axis) {
-    cells.push_back(view.axes.cell(axis, s.run()).shown());
-    values.push_back(told(s.run(), view.axes.columns()[axis].pointer));
-  }
-  json found = {{"key", s.result.key}, {"label", view.axes.label(s.run())}, {"cells", cells},     {"values", values},
-                {"group", group},      {"kind", kind_of(s.promise)},        {"document", s.run()}};
-  if (s.failed())
-    found["error"] = s.error;
-  else
-    found["figures"] = figures_json(s);
+  for (const Column& column : view.axes.table_columns())
+    found.push_back({{"name", column.name}, {"title", column.title}});
   return found;
 }
 
 json runs_json(const View& view) {
   json found = json::array();
-  const std::vector<std::size_t> axes = view.axes.outside_policy();
-  std::vector<std::size_t> firsts;  // of each group
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    std::size_t group = 0;
-    while (group < firsts.size() && !view.axes.equal(view.cells[firsts[group]].run(), view.cells[i].run(), axes))
-      ++group;
-    if (group == firsts.size()) firsts.push_back(i);
-    found.push_back(run_json(view, i, group));
+  for (const Summary& s : view.cells) {
+    json cells = json::array();
+    for (const Cell& cell : view.axes.cells(s.run())) cells.push_back(cell.shown());
+    found.push_back(
+        {{"key", s.result.key}, {"label", view.axes.label(s.run())}, {"cells", cells}, {"document", s.run()}});
+    if (s.failed()) found.back()["error"] = s.error;
   }
   return found;
 }
@@ -126,16 +77,36 @@ json origins_json(const View& view) {
 
 }  // namespace
 
+json table_json(const Table& table) {
+  static const char* const kKinds[] = {"text", "number", "interval"};
+  json columns = json::array(), rows = json::array();
+  for (const Column& c : table.columns)
+    columns.push_back({{"title", c.title}, {"name", c.name}, {"meaning", c.meaning}, {"kind", kKinds[int(c.kind)]}});
+  for (const Row& row : table.rows) {
+    json cells = json::array();
+    for (std::size_t i = 0; i < row.cells.size(); ++i) cells.push_back(cell_json(row.cells[i], table.columns[i]));
+    rows.push_back({{"cells", cells}, {"rule", row.rule_before}});
+    if (!row.sentence.empty()) rows.back()["sentence"] = row.sentence;
+  }
+  return {{"title", table.title}, {"note", table.note}, {"columns", columns}, {"rows", rows}};
+}
+
 json page_payload(const View& view, const PageFiles& files) {
   json tables = json::array();
-  for (const Table& table : shown_tables(view, {})) tables.push_back(table_json(table));
+  for (const Table& table : shown_tables(view, {})) tables.push_back(table_json(table.brief()));
   json found = origins_json(view);
-  found.update({{"title", files.results},
+  std::string title;
+  for (const std::string& name : files.results) title += (title.empty() ? "" : ", ") + name;
+  for (const std::string& condition : files.where) title += ", " + condition;
+  found.update({{"title", title},
                 {"made", {{"date", utc_now()}, {"version", kVersion}, {"commit", kCommit}}},
+                {"verdict", {{"lines", verdict_lines(view)}, {"table", nullptr}}},
                 {"axes", axes_json(view)},
                 {"runs", runs_json(view)},
+                {"plots", plots_json(view, files.plot)},
                 {"tables", tables},
                 {"commands", repeating_commands(view, files)}});
+  if (const Table table = verdict_table(view); !table.rows.empty()) found["verdict"]["table"] = table_json(table);
   return found;
 }
 

@@ -51,7 +51,9 @@ json sweep_document(const std::vector<Summary>& runs) {
 }
 
 json repeating_commands(const View& view, const PageFiles& files) {
-  const std::string results = shell_word(files.results);
+  std::string results, chosen;
+  for (const std::string& file : files.results) results += (results.empty() ? "" : " ") + shell_word(file);
+  for (const std::string& condition : files.where) chosen += " --where " + shell_word(condition);
   std::set<std::string> commits;
   for (const Summary& s : view.cells) commits.insert(revision(s.result.origin.commit));
   json lines = json::array();
@@ -63,9 +65,15 @@ json repeating_commands(const View& view, const PageFiles& files) {
   if (!document.is_null())
     add("./foretoken run sweep.json --results again.jsonl",
         "measures all runs again; sweep.json is saved from this page");
-  add("./foretoken compare " + results + " again.jsonl", "what differs, prompt by prompt, with intervals");
-  add("./foretoken show " + results, "the tables of this page");
-  add("./foretoken report " + results + " --out " + shell_word(files.out), "this page");
+  std::string plot;
+  for (const auto& [option, value] :
+       {std::pair(" --x ", &files.plot.x), std::pair(" --y ", &files.plot.y),
+        std::pair(" --colour ", &files.plot.colour), std::pair(" --columns ", &files.plot.columns)})
+    if (!value->empty()) plot += option + shell_word(*value);
+  if (files.results.size() == 1)
+    add("./foretoken compare " + results + " again.jsonl" + chosen, "what differs, prompt by prompt, with intervals");
+  add("./foretoken show " + results + chosen, "the tables of this page");
+  add("./foretoken report " + results + chosen + plot + " --out " + shell_word(files.out), "this page");
   return {{"document", document}, {"lines", lines}};
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/selection.h"
 #include "experiments/report/tables.h"
 #include "kernels/error.h"
 
@@ -15,7 +16,7 @@ using nlohmann::json;
 const std::vector<std::string> kTables = {"main",    "theory", "positions", "categories", "load",
                                           "latency", "phases", "memory",    "best"};
 
-std::string joined(const std::vector<std::string>& words) {
+std::string listed(const std::vector<std::string>& words) {
   std::string found;
   for (const std::string& word : words) found += (found.empty() ? "" : ", ") + word;
   return found;
@@ -42,7 +43,7 @@ Table naming_models(Table table, const View& view) {
 
 Table csv_table(const View& view, const ShowOptions& options) {
   if (options.tables.size() > 1)
-    throw Error("CSV holds one table: name one of " + joined(kTables) + ", or take --format json");
+    throw Error("CSV holds one table: name one of " + listed(kTables) + ", or take --format json");
   const std::string name = options.tables.empty() ? "main" : chosen(options.tables).front();
   if (name == "main") return figures_table(view);
   if (name == "theory") return theory_table(view);
@@ -57,17 +58,51 @@ Table csv_table(const View& view, const ShowOptions& options) {
 // The axes of a run, by their pointers.
 json axes_json(const View& view, const json& run) {
   json found = json::object();
-  for (const Axis& axis : view.axes.columns()) {
-    found[axis.pointer] = told(run, axis.pointer);
+  for (const std::size_t axis : view.axes.all()) found[view.axes.columns()[axis].pointer] = view.axes.value(axis, run);
+  return found;
+}
+
+// Of its components; and of a plot's line over temperatures, batches or lengths: "method" without what the policy is.
+json names_json(const View& view, const json& run) {
+  json found = json::object();
+  for (const char* part : {"drafter", "verifier", "policy"})
+    found[part] = view.axes.names().name(run, std::string("/") + part);
+  std::vector<std::size_t> line, method;
+  for (const std::size_t axis : view.axes.all()) {
+    const std::string& pointer = view.axes.columns()[axis].pointer;
+    if (pointer == "/sampling/temperature" || pointer == "/engine/batch" || pointer == "/policy/length") continue;
+    line.push_back(axis);
+    if (group_of(pointer) != "policy") method.push_back(axis);
+  }
+  for (const auto& [name, axes] : {std::pair("line", &line), std::pair("method", &method)}) {
+    const std::string label = view.axes.label(run, *axes);
+    found[name] = label.empty() ? found["drafter"] : json(label);
   }
   return found;
 }
 
-std::string programs(const View& view) {
+// All figures by their names in CSV; bounds under NAME_low and NAME_high.
+json values_json(const Summary& summary) {
+  json found = json::object();
+  for (const RunFigure& figure : run_figures()) {
+    const Cell cell = figure.cell(summary);
+    found[figure.name] = cell.kind == Cell::Kind::text ? json(cell.text) : finite(cell.interval.value);
+    if (figure.kind != Column::Kind::interval) continue;
+    found[figure.name + "_low"] = finite(cell.interval.low);
+    found[figure.name + "_high"] = finite(cell.interval.high);
+  }
+  return found;
+}
+
+json programs(const View& view, const ShowOptions& options) {
   json cells = json::array(), best = json::array();
   for (const Summary& summary : view.cells) {
     cells.push_back(to_json(summary));
-    cells.back()["axes"] = axes_json(view, summary.run());
+    json& cell = cells.back();
+    cell["label"] = view.axes.label(summary.run());
+    cell["names"] = names_json(view, summary.run());
+    cell["axes"] = axes_json(view, summary.run());
+    if (!summary.failed()) cell["values"] = values_json(summary);
   }
   const auto key = [&](std::size_t i) { return view.cells[i].result.key; };
   for (const Best& b : best_of(view)) {
@@ -79,23 +114,106 @@ std::string programs(const View& view) {
                     {"candidates", b.candidates},
                     {"as_good", as_good}});
   }
-  return json{{"schema", 1}, {"cells", cells}, {"best", best}}.dump(1) + "\n";
+  json found = {{"cells", cells}, {"best", best}};
+  if (!options.across.empty()) found["across"] = table_json(across_table(view, options.across, options.figures));
+  return found;
 }
 
+// The runs of one value of each pointer that tables are divided by.
+struct Section {
+  std::string title;  // "batch 4"; empty: all runs
+  json by;            // the values by their pointers
+  View view;
+};
+
+// With one name for a component in all of them.
+std::vector<Section> sections_of(const std::vector<Result>& lines, const ShowOptions& options) {
+  const std::vector<std::string>& by = options.by;
+  std::vector<Summary> summaries = summarize(lines);
+  std::vector<Section> found;
+  std::vector<json> runs;
+  for (const Summary& summary : summaries) runs.push_back(summary.run());
+  std::vector<std::string> apart = by;
+  if (!options.across.empty()) apart.push_back(options.across);
+  for (const std::string& pointer : apart)
+    if (!runs.empty()) expect_known(runs, pointer, pointer == options.across ? "named by --across" : "named by --by");
+  const ComponentNames names(runs, apart);
+  if (by.empty() || summaries.empty()) {
+    found.push_back({"", json::object(), View::of(std::move(summaries), names)});
+    return found;
+  }
+  const Axes divided = Axes::of_pointers(runs, by);
+  const auto values = [&](const json& run) {
+    json all = json::object();
+    for (const std::size_t axis : divided.all()) all[by[axis]] = divided.value(axis, run);
+    return all;
+  };
+  std::vector<std::pair<json, std::vector<Summary>>> parts;
+  for (const std::size_t i : divided.order(runs)) {
+    const json all = values(runs[i]);
+    std::size_t at = 0;
+    while (at < parts.size() && parts[at].first != all) ++at;
+    if (at == parts.size()) parts.push_back({all, {}});
+    parts[at].second.push_back(std::move(summaries[i]));
+  }
+  for (auto& [all, some] : parts) {
+    const std::string title = divided.label(some[0].run());
+    found.push_back({title, all, View::of(std::move(some), names)});
+  }
+  return found;
+}
+
+std::string json_text(const std::vector<Section>& sections, const ShowOptions& options) {
+  json found = {{"schema", 1}};
+  if (options.by.empty()) {
+    found.update(programs(sections[0].view, options));
+  } else {
+    for (const Section& section : sections) {
+      found["sections"].push_back({{"title", section.title}, {"by", section.by}});
+      found["sections"].back().update(programs(section.view, options));
+    }
+  }
+  return found.dump(1) + "\n";
+}
+
+std::vector<Table> section_tables(const Section& section, const ShowOptions& options) {
+  const bool csv = options.format == "csv", across = !options.across.empty();
+  std::vector<Table> tables;
+  if (across) tables.push_back(across_table(section.view, options.across, options.figures));
+  if (csv && !across) tables.push_back(csv_table(section.view, options));
+  if (!csv && (!across || !options.tables.empty()))
+    for (Table& table : shown_tables(section.view, options.tables)) tables.push_back(std::move(table));
+  const std::string models = csv ? "" : section.view.models();
+  if (csv) tables[0] = naming_models(std::move(tables[0]), section.view);
+  for (Table& table : tables) {
+    if (!section.title.empty()) table.title += ": " + section.title;
+    if (!models.empty()) table.note += (table.note.empty() ? "" : " ") + models + ".";
+  }
+  return tables;
+}
+
+// Sections of CSV follow their titles, after empty lines.
 std::string report(const std::vector<Result>& lines, const ShowOptions& options) {
+  static const std::vector<std::string> kFormats = {"terminal", "markdown", "latex", "csv", "json"};
   expect_tables(options.tables);
-  const View view(lines);
-  if (options.format == "json") return programs(view);
-  if (options.format == "csv") return naming_models(csv_table(view, options), view).csv();
-  if (options.format != "terminal" && options.format != "markdown")
-    throw Error("unknown format '" + options.format + "': there are terminal, markdown, csv, json");
-  const bool markdown = options.format == "markdown";
-  std::vector<Table> tables = shown_tables(view, options.tables);
-  if (const std::string models = view.models(); !models.empty())
-    for (Table& table : tables) table.note += (table.note.empty() ? "" : " ") + models + ".";
+  if (std::ranges::find(kFormats, options.format) == kFormats.end())
+    throw Error("unknown format '" + options.format + "': there are " + listed(kFormats));
+  const std::vector<Section> sections = sections_of(lines, options);
+  if (options.format == "json") return json_text(sections, options);
   std::string found;
-  for (const Table& table : tables) found += (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
-  return found + legend(tables, options.width, markdown);
+  std::vector<Table> all;
+  for (const Section& section : sections)
+    for (Table& table : section_tables(section, options)) all.push_back(std::move(table));
+  for (const Table& table : all) {
+    if (!found.empty()) found += "\n";
+    if (options.format == "csv" && !options.by.empty()) found += table.title_csv();
+    found += options.format == "csv"        ? table.csv()
+             : options.format == "latex"    ? table.latex()
+             : options.format == "markdown" ? table.markdown()
+                                            : table.terminal(options.width);
+  }
+  const bool people = options.format == "terminal" || options.format == "markdown";
+  return people ? found + "\n" + legend(all, options.width, options.format == "markdown") : found;
 }
 
 }  // namespace
@@ -103,7 +221,7 @@ std::string report(const std::vector<Result>& lines, const ShowOptions& options)
 void expect_tables(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (std::ranges::find(kTables, name) == kTables.end())
-      throw Error("unknown table '" + name + "': there are " + joined(kTables));
+      throw Error("unknown table '" + name + "': there are " + listed(kTables));
 }
 
 // Those without categories, drafts or several lengths have no content.

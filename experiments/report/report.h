@@ -9,11 +9,17 @@
 namespace foretoken {
 
 struct ShowOptions {
-  std::string format = "terminal";  // terminal, markdown, csv, json
+  std::string format = "terminal";  // terminal, markdown, latex, csv, json
   // main, theory, positions, categories, load, latency, phases, memory, best; empty: all of them (csv, which holds one
   // table: main with every figure)
-  std::vector<std::string> tables;
+  std::vector<std::string> tables = {};
   int width = 118;  // columns of the terminal; 0: no terminal, nothing is cut
+  // JSON pointers into the run: tables for each of their values, which their titles name
+  std::vector<std::string> by = {};
+  // A pointer whose values are the columns of one table, of these figures (by their names in CSV); that table comes
+  // before those that `tables` names, and JSON has it as "across"
+  std::string across = {};
+  std::vector<std::string> figures = {"tau", "speedup"};
 };
 
 // An unknown name of a table is an Error.
@@ -26,7 +32,9 @@ struct Table;
 std::vector<Table> shown_tables(const View& view, const std::vector<std::string>& names);
 
 // Tables of result lines, one row per run; of several lines with one key the last counts. JSON is an object with
-// "cells" (one per line, with every figure) and "best". An unknown format or table, or no lines at all, is an Error.
+// "cells", one per line: "run", "label", "names" (of its components and methods), "axes" (values by pointer),
+// "figures", and "values", all of them flat, under their names in CSV; and "best". With `by` it has "sections" of
+// these. An unknown format, table or pointer, or no lines at all, is an Error.
 std::string show(const std::vector<Result>& lines, const ShowOptions& options);
 
 struct CompareOptions {

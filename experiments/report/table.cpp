@@ -13,6 +13,7 @@ namespace foretoken {
 namespace {
 
 constexpr int kGap = 2;        // blanks between columns
+constexpr int kWrapped = 24;   // the last column is not wrapped more narrowly
 constexpr int kNarrowest = 8;  // a text column is not cut below this
 constexpr int kProse = 118;    // the wrap width of notes and sentences without a terminal
 
@@ -54,14 +55,27 @@ int total(const std::vector<int>& widths, std::size_t columns) {
   return std::accumulate(widths.begin(), widths.begin() + columns, 0) + kGap * int(columns);
 }
 
-// Widths that fit: text columns are cut, the widest first. At width 0 nothing is cut.
-std::vector<int> fitted_widths(const Table& table, int width) {
+std::vector<int> natural_widths(const Table& table) {
   std::vector<int> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     widths.push_back(display_width(table.columns[i].title));
     for (const Row& row : table.rows)
       if (i < row.cells.size()) widths[i] = std::max(widths[i], display_width(row.cells[i].shown()));
   }
+  return widths;
+}
+
+// The width from which the last column is not wrapped; -1: it never is.
+int wrapped_width(const Table& table, const std::vector<int>& widths) {
+  return !table.columns.empty() && table.columns.back().whole ? std::min(widths.back(), kWrapped) : -1;
+}
+
+// Widths that fit: the last column is wrapped if it must not be cut, then text columns are cut, the widest first. At
+// width 0 nothing is.
+std::vector<int> fitted_widths(const Table& table, int width) {
+  std::vector<int> widths = natural_widths(table);
+  if (const int least = wrapped_width(table, widths); width > 0 && least >= 0)
+    widths.back() = std::clamp(width - total(widths, widths.size() - 1), least, widths.back());
   while (width > 0 && total(widths, widths.size()) - kGap > width) {
     int widest = -1;
     for (std::size_t i = 0; i < widths.size(); ++i)
@@ -76,13 +90,15 @@ std::vector<int> fitted_widths(const Table& table, int width) {
 
 std::string terminal_row(const Table& table, const std::vector<int>& widths, const Row& row, int prose) {
   std::string line;
-  for (std::size_t i = 0; i < row.cells.size(); ++i)
+  const bool wraps = row.cells.size() == widths.size() && table.columns.back().whole;
+  for (std::size_t i = 0; i < row.cells.size() - (wraps ? 1 : 0); ++i)
     line += pad(cut(row.cells[i].shown(), widths[i]), widths[i], table.columns[i].kind != Column::Kind::text) +
             std::string(kGap, ' ');
-  if (row.sentence.empty()) return trimmed(line);
-  const int indent = total(widths, row.cells.size());
+  if (row.sentence.empty() && !wraps) return trimmed(line);
+  const int indent = total(widths, row.cells.size() - (wraps ? 1 : 0));
   std::string found;
-  for (const std::string& part : wrap(row.sentence, std::max(prose - indent, 40))) {
+  for (const std::string& part :
+       wraps ? wrap(row.cells.back().shown(), widths.back()) : wrap(row.sentence, std::max(prose - indent, 40))) {
     found += trimmed(line + part);
     line = std::string(indent, ' ');
   }
@@ -95,29 +111,37 @@ std::string markdown_text(const std::string& text) {
   return found;
 }
 
-std::string csv_text(const std::string& text) {
+bool is_number(const std::string& text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// What a spreadsheet would take for a formula gets an apostrophe; "-", an unknown value, is empty.
+std::string csv_text(std::string text) {
+  if (text == "-") return "";
+  if (text.find_first_of("=+-@\t\r") == 0 && !is_number(text)) text.insert(0, "'");
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";
 }
 
-// The shortest decimal that reads back as the same number.
-std::string csv_number(double x) {
+std::string csv_cell(const Cell& cell, Column::Kind kind) {
+  const bool number = cell.kind == Cell::Kind::number || cell.kind == Cell::Kind::interval;
+  const std::string first = number ? exact_number(cell.interval.value) : csv_text(cell.text);
+  if (kind != Column::Kind::interval) return first;
+  if (cell.kind != Cell::Kind::interval) return first + ",,";
+  return first + "," + exact_number(cell.interval.low) + "," + exact_number(cell.interval.high);
+}
+
+}  // namespace
+
+std::string exact_number(double x) {
   if (!std::isfinite(x)) return "";
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, x).ptr};
 }
-
-std::string csv_cell(const Cell& cell, Column::Kind kind) {
-  const bool number = cell.kind == Cell::Kind::number || cell.kind == Cell::Kind::interval;
-  const std::string first = number ? csv_number(cell.interval.value) : csv_text(cell.text);
-  if (kind != Column::Kind::interval) return first;
-  if (cell.kind != Cell::Kind::interval) return first + ",,";
-  return first + "," + csv_number(cell.interval.low) + "," + csv_number(cell.interval.high);
-}
-
-}  // namespace
 
 Cell Cell::of(std::string text) {
   Cell cell;
@@ -149,8 +173,40 @@ std::string Cell::shown() const {
 
 void Row::add(std::vector<Cell> more) { cells.insert(cells.end(), more.begin(), more.end()); }
 
+Table Table::brief() const {
+  Table table = *this;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (!columns[i].brief) continue;
+    table.columns[i].kind = Column::Kind::number;
+    for (Row& row : table.rows)
+      if (i < row.cells.size() && row.cells[i].kind == Cell::Kind::interval)
+        row.cells[i] = Cell::of(row.cells[i].interval.value, row.cells[i].digits, row.cells[i].mark);
+  }
+  return table;
+}
+
+Table Table::narrow(int width) const {
+  Table table = *this;
+  std::vector<int> widths = natural_widths(table);
+  if (const int least = wrapped_width(table, widths); least >= 0) widths.back() = least;
+  int across = total(widths, widths.size()) - kGap;
+  std::string left_out;
+  for (std::size_t i = columns.size(); width > 0 && across > width && i-- > 0;) {
+    if (!columns[i].spare) continue;
+    across -= widths[i] + kGap;
+    left_out = columns[i].title + (left_out.empty() ? "" : ", ") + left_out;
+    table.columns.erase(table.columns.begin() + std::ptrdiff_t(i));
+    for (Row& row : table.rows)
+      if (i < row.cells.size()) row.cells.erase(row.cells.begin() + std::ptrdiff_t(i));
+  }
+  if (!left_out.empty())
+    table.note += (table.note.empty() ? "" : " ") + std::string("Too wide for this terminal, so left out: ") +
+                  left_out + " (--format markdown and csv have all).";
+  return table;
+}
+
 std::string Table::terminal(int width) const {
-  const Table table = printable_table(*this);
+  const Table table = printable_table(brief()).narrow(width);
   const int prose = width > 0 ? std::max(width, 40) : kProse;
   const std::vector<int> widths = fitted_widths(table, width);
   const int across = total(widths, widths.size()) - kGap;
@@ -185,6 +241,8 @@ std::string Table::markdown() const {
   }
   return found;
 }
+
+std::string Table::title_csv() const { return csv_text(title) + "\n"; }
 
 std::string Table::csv() const {
   const bool sentences = std::ranges::any_of(rows, [](const Row& row) { return !row.sentence.empty(); });

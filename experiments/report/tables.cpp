@@ -84,8 +84,7 @@ std::vector<std::size_t> longest_of(const View& view) {
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     if (view.cells[i].positions.empty()) continue;
     const auto alike = [&](std::size_t j) {
-      return view.axes.equal(view.cells[i].run(), view.cells[j].run(), view.axes.outside_policy()) &&
-             confidence(i) == confidence(j);
+      return view.equal(i, j, view.axes.outside_policy()) && confidence(i) == confidence(j);
     };
     const auto known = std::ranges::find_if(found, alike);
     if (known == found.end())
@@ -108,17 +107,53 @@ std::string standing(const Interval& speedup) {
 Table main_table(const View& view) {
   Table table = with_axes(
       view, "Acceptance and speed",
-      {{"alpha", "alpha", "accepted / tested draft tokens, up to the first rejection"},
-       {"accept", "accept_rate", "accepted / drafted tokens"},
-       {"tau", "tau", "tokens emitted per target forward"},
-       {"theory", "tau_theory",
-        "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
-        "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i"},
-       {"tok/s", "tokens_per_second", "tokens per second end to end, with speculation"},
-       {"plain", "baseline_tokens_per_second", "the same without speculation"},
-       {"steady", "steady_speedup", "speedup while all places of the batch were taken, without filling and draining"},
-       {"speedup [95 %]", "speedup", "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
-        Kind::interval},
+      {{.title = "alpha",
+        .name = "alpha",
+        .meaning = "accepted / tested draft tokens, up to the first rejection",
+        .kind = Kind::interval,
+        .brief = true,
+        .better = 1},
+       {.title = "accept",
+        .name = "accept_rate",
+        .meaning = "accepted / drafted tokens",
+        .kind = Kind::interval,
+        .brief = true,
+        .spare = true,
+        .better = 1},
+       {.title = "tau",
+        .name = "tau",
+        .meaning = "tokens emitted per target forward",
+        .kind = Kind::interval,
+        .brief = true,
+        .better = 1},
+       {.title = "theory",
+        .name = "tau_theory",
+        .meaning =
+            "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
+            "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i",
+        .spare = true},
+       {.title = "tok/s",
+        .name = "tokens_per_second",
+        .meaning = "tokens per second end to end, with speculation",
+        .kind = Kind::interval,
+        .brief = true,
+        .better = 1},
+       {.title = "plain",
+        .name = "baseline_tokens_per_second",
+        .meaning = "the same without speculation",
+        .spare = true},
+       {.title = "steady",
+        .name = "steady_speedup",
+        .meaning = "speedup while all places of the batch were taken, without filling and draining",
+        .kind = Kind::interval,
+        .brief = true,
+        .spare = true,
+        .better = 1},
+       {.title = "speedup [95 %]",
+        .name = "speedup",
+        .meaning = "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
+        .kind = Kind::interval,
+        .better = 1},
        {"notes", "notes",
         "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
         "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
@@ -145,9 +180,9 @@ Table main_table(const View& view) {
     const Summary& s = view.cells[i];
     Row row = view.start(i);
     if (!s.failed())
-      row.add({Cell::of(s.alpha.value, 2), Cell::of(s.accept_rate.value, 2), Cell::of(s.tau.value, 2),
-               Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second.value, 1),
-               Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.steady_speedup.value, 2), Cell::of(s.speedup, 2),
+      row.add({Cell::of(s.alpha, 2), Cell::of(s.accept_rate, 2), Cell::of(s.tau, 2),
+               Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second, 1),
+               Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.steady_speedup, 2), Cell::of(s.speedup, 2),
                Cell::of(notes_of(s))});
     table.rows.push_back(std::move(row));
   }
@@ -157,8 +192,8 @@ Table main_table(const View& view) {
 Table theory_table(const View& view) {
   Table table =
       with_axes(view, "Theory beside measurement",
-                {{"alpha [95 %]", "alpha", "", Kind::interval},
-                 {"tau [95 %]", "tau", "", Kind::interval},
+                {{.title = "alpha [95 %]", .name = "alpha", .meaning = "", .kind = Kind::interval, .better = 1},
+                 {.title = "tau [95 %]", .name = "tau", .meaning = "", .kind = Kind::interval, .better = 1},
                  {"theory", "tau_theory", ""},
                  {"g", "mean_drafted", "tokens drafted per round, on average"},
                  {"plain", "plain_ms", "milliseconds of a sequence's share of a forward: a round of plain decoding"},
@@ -207,13 +242,14 @@ Table category_table(const View& view, bool fastest_alone) {
   std::set<std::size_t> shown;
   for (const Best& best : best_of(view)) shown.insert(best.cell);
   const bool choice = fastest_alone && !view.axes.of_policy().empty();
-  Table table = with_axes(view, choice ? "By category (only each group's fastest row)" : "By category",
-                          {{"category", "category", "", Kind::text},
-                           {"prompts", "prompts", ""},
-                           {"alpha [95 %]", "alpha", "", Kind::interval},
-                           {"tau [95 %]", "tau", "", Kind::interval},
-                           {"speedup [95 %]", "speedup", "", Kind::interval},
-                           {"notes", "notes", "", Kind::text, true}});
+  Table table =
+      with_axes(view, choice ? "By category (only each group's fastest row)" : "By category",
+                {{"category", "category", "", Kind::text},
+                 {"prompts", "prompts", ""},
+                 {.title = "alpha [95 %]", .name = "alpha", .meaning = "", .kind = Kind::interval, .better = 1},
+                 {.title = "tau [95 %]", .name = "tau", .meaning = "", .kind = Kind::interval, .better = 1},
+                 {.title = "speedup [95 %]", .name = "speedup", .meaning = "", .kind = Kind::interval, .better = 1},
+                 {"notes", "notes", "", Kind::text, true}});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     if (choice && !shown.contains(i)) continue;
     bool first = true;
@@ -221,6 +257,7 @@ Table category_table(const View& view, bool fastest_alone) {
       Row row = view.start(i);
       row.rule_before = first && !table.rows.empty();
       first = false;
+      row.group += category.name;
       row.add({Cell::of(category.name), Cell::of(category.prompts, 0), Cell::of(category.alpha, 2),
                Cell::of(category.tau, 2), Cell::of(category.speedup, 2), Cell::of(standing(category.speedup))});
       table.rows.push_back(std::move(row));

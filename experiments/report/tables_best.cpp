@@ -9,26 +9,11 @@ using Kind = Column::Kind;
 
 namespace {
 
+// "4", of several columns of a policy "4 8".
 std::string policy_label(const View& view, std::size_t cell) {
   std::string found;
   for (const std::size_t axis : view.axes.of_policy())
-    found += (found.empty() ? "" : " ") + view.axes.cell(axis, view.cells[cell].run()).shown();
-  return found;
-}
-
-// The groups of runs that are equal but for their policy, without failed ones.
-std::vector<std::vector<std::size_t>> groups_of(const View& view) {
-  std::vector<std::vector<std::size_t>> found;
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    if (view.cells[i].failed() || !view.cells[i].speedup.known()) continue;
-    const auto known = std::ranges::find_if(found, [&](const auto& group) {
-      return view.axes.equal(view.cells[group[0]].run(), view.cells[i].run(), view.axes.outside_policy());
-    });
-    if (known == found.end())
-      found.push_back({i});
-    else
-      known->push_back(i);
-  }
+    found += (found.empty() ? "" : " ") + view.cell(axis, cell).shown();
   return found;
 }
 
@@ -59,9 +44,13 @@ std::vector<std::size_t> as_good_as(const View& view, std::size_t fastest, const
 
 }  // namespace
 
-std::vector<Best> best_of(const View& view) {
+std::vector<Best> best_of(const View& view) { return best_of(view, view.axes.outside_policy()); }
+
+std::vector<Best> best_of(const View& view, const std::vector<std::size_t>& axes) {
   std::vector<Best> found;
-  for (const std::vector<std::size_t>& group : groups_of(view)) {
+  for (std::vector<std::size_t> group : view.groups(axes)) {
+    std::erase_if(group, [&](std::size_t i) { return view.cells[i].failed() || !view.cells[i].speedup.known(); });
+    if (group.empty()) continue;
     std::vector<Resampled> all;
     for (const std::size_t i : group) all.push_back(resampled_speedup(view.cells[i]));
     const std::size_t k =
@@ -83,12 +72,15 @@ Table best_table(const View& view) {
   const std::vector<Column> columns = {
       {"best " + name, "best", "the fastest one, picked from these results", Kind::text},
       {"of", "candidates", "how many it was picked from"},
-      {"speedup [95 %]", "best_speedup",
-       "its speedup, with an interval that accounts for the choice: those of all candidates hold together in 95 of 100 "
-       "cases",
-       Kind::interval},
-      {"alpha", "alpha", ""},
-      {"tau", "tau", ""},
+      {.title = "speedup [95 %]",
+       .name = "best_speedup",
+       .meaning = "its speedup, with an interval that accounts for the choice: those of all candidates hold together "
+                  "in 95 of 100 "
+                  "cases",
+       .kind = Kind::interval,
+       .better = 1},
+      {.title = "alpha", .name = "alpha", .meaning = "", .kind = Kind::interval, .brief = true, .better = 1},
+      {.title = "tau", .name = "tau", .meaning = "", .kind = Kind::interval, .brief = true, .better = 1},
       {"no clear difference", "as_good",
        "others that are not clearly slower, prompt by prompt; their intervals hold together", Kind::text},
       {"notes", "notes", "", Kind::text}};
@@ -96,12 +88,13 @@ Table best_table(const View& view) {
   for (const Best& best : best_of(view)) {
     const Summary& s = view.cells[best.cell];
     Row row;
-    for (const std::size_t axis : view.axes.outside_policy()) row.cells.push_back(view.axes.cell(axis, s.run()));
+    row.group = view.start(best.cell).group;
+    for (const std::size_t axis : view.axes.outside_policy()) row.cells.push_back(view.cell(axis, best.cell));
     row.add(view.promise(best.cell));
     std::string others;
     for (const std::size_t i : best.as_good) others += (others.empty() ? "" : ", ") + policy_label(view, i);
     row.add({Cell::of(policy_label(view, best.cell)), Cell::of(double(best.candidates), 0), Cell::of(best.speedup, 2),
-             Cell::of(s.alpha.value, 2), Cell::of(s.tau.value, 2), Cell::of(others), Cell::of(standing(best.speedup))});
+             Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(others), Cell::of(standing(best.speedup))});
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -19,59 +19,78 @@ Cell part(double seconds, const SideFigures& side) {
 
 Cell megabytes(double bytes) { return Cell::of(bytes / 1e6, 1); }
 
-struct Figure {
-  std::string name;
-  Kind kind;
-  Cell (*cell)(const Summary&);
-};
+double draft_seconds(const Phases& p) { return p.draft_forward + p.draft_other; }
+double host_seconds(const Phases& p) { return p.total - draft_seconds(p) - p.target_forward - p.verify; }
+Cell step_ms(const SideFigures& side, double seconds) { return Cell::of(1000 * seconds / side.steps, 4); }
 
 // All figures of a run, in CSV. The key comes first, since a failed run has nothing else.
-const std::vector<Figure> kFigures = {
+const std::vector<RunFigure> kFigures = {
     {"key", Kind::text, [](const Summary& s) { return Cell::of(s.result.key); }},
     {"repeats", Kind::number, [](const Summary& s) { return Cell::of(s.repeats, 0); }},
     {"prompts", Kind::number, [](const Summary& s) { return Cell::of(s.prompts, 0); }},
     {"failed_requests", Kind::number, [](const Summary& s) { return Cell::of(s.failed_requests, 0); }},
-    {"alpha", Kind::interval, [](const Summary& s) { return Cell::of(s.alpha, 4); }},
-    {"accept_rate", Kind::interval, [](const Summary& s) { return Cell::of(s.accept_rate, 4); }},
-    {"tau", Kind::interval, [](const Summary& s) { return Cell::of(s.tau, 4); }},
+    {"alpha", Kind::interval, [](const Summary& s) { return Cell::of(s.alpha, 4); }, 1},
+    {"accept_rate", Kind::interval, [](const Summary& s) { return Cell::of(s.accept_rate, 4); }, 1},
+    {"tau", Kind::interval, [](const Summary& s) { return Cell::of(s.tau, 4); }, 1},
     {"tau_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.tau, 4); }},
     {"mean_drafted", Kind::number, [](const Summary& s) { return Cell::of(s.theory.mean_drafted, 4); }},
     {"full_length", Kind::number, [](const Summary& s) { return Cell::of(s.theory.full_length, 0); }},
     {"cost_ratio", Kind::number, [](const Summary& s) { return Cell::of(s.theory.cost, 4); }},
-    {"speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.speedup, 4); }},
+    {"speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.speedup, 4); }, 1},
     {"speedup_theory", Kind::number, [](const Summary& s) { return Cell::of(s.theory.speedup, 4); }},
-    {"steady_speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.steady_speedup, 4); }},
+    {"steady_speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.steady_speedup, 4); }, 1},
     {"steady_share", Kind::number, [](const Summary& s) { return Cell::of(s.steady_share, 4); }},
-    {"decode_speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.decode_speedup, 4); }},
-    {"question_speedup", Kind::number, [](const Summary& s) { return Cell::of(s.question_speedup, 4); }},
-    {"acceptance_length", Kind::number, [](const Summary& s) { return Cell::of(s.acceptance_length, 4); }},
-    {"from_cache", Kind::number, [](const Summary& s) { return Cell::of(s.from_cache, 4); }},
+    {"decode_speedup", Kind::interval, [](const Summary& s) { return Cell::of(s.decode_speedup, 4); }, 1},
+    {"question_speedup", Kind::number, [](const Summary& s) { return Cell::of(s.question_speedup, 4); }, 1},
+    {"acceptance_length", Kind::number, [](const Summary& s) { return Cell::of(s.acceptance_length, 4); }, 1},
+    {"from_cache", Kind::number, [](const Summary& s) { return Cell::of(s.from_cache, 4); }, 1},
     {"log_probability", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.log_probability, 4); }},
-    {"tokens_per_second", Kind::interval, [](const Summary& s) { return Cell::of(s.tokens_per_second, 2); }},
+    {"tokens_per_second", Kind::interval, [](const Summary& s) { return Cell::of(s.tokens_per_second, 2); }, 1},
     {"baseline_tokens_per_second", Kind::number,
-     [](const Summary& s) { return Cell::of(s.baseline.tokens_per_second, 2); }},
-    {"ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ttft_ms, 3); }},
-    {"baseline_ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ttft_ms, 3); }},
-    {"ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ms_per_token, 3); }},
-    {"baseline_ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ms_per_token, 3); }},
-    {"engine_overhead", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.overhead, 4); }},
+     [](const Summary& s) { return Cell::of(s.baseline.tokens_per_second, 2); }, 1},
+    {"ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ttft_ms, 3); }, -1},
+    {"baseline_ttft_ms", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ttft_ms, 3); }, -1},
+    {"ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.ms_per_token, 3); }, -1},
+    {"baseline_ms_per_token", Kind::number, [](const Summary& s) { return Cell::of(s.baseline.ms_per_token, 3); }, -1},
+    {"engine_overhead", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.overhead, 4); }, -1},
     {"preempted", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.preempted, 0); }},
     {"cut", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.cut, 0); }},
     {"recorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.recorded, 0); }},
     {"unrecorded", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.unrecorded, 0); }},
     {"target_weights_mb", Kind::number,
      [](const Summary& s) { return megabytes(s.speculative.memory.target_weights); }},
-    {"draft_weights_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.draft_weights); }},
+    {"draft_weights_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.draft_weights); },
+     -1},
     {"cache_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.cache); }},
-    {"cache_used_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.cache_used); }},
-    {"scratch_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.scratch); }},
-    {"baseline_memory_mb", Kind::number, [](const Summary& s) { return megabytes(s.baseline.memory.total()); }},
+    {"cache_used_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.cache_used); }, -1},
+    {"scratch_mb", Kind::number, [](const Summary& s) { return megabytes(s.speculative.memory.scratch); }, -1},
+    {"baseline_memory_mb", Kind::number, [](const Summary& s) { return megabytes(s.baseline.memory.total()); }, -1},
     {"promised", Kind::text, [](const Summary& s) { return Cell::of(s.promise); }},
     {"compared_texts", Kind::number, [](const Summary& s) { return Cell::of(s.compared_texts, 0); }},
     {"differing_texts", Kind::number, [](const Summary& s) { return Cell::of(s.differing_texts, 0); }},
-    {"commit", Kind::text, [](const Summary& s) { return Cell::of(s.result.origin.commit); }}};
+    {"commit", Kind::text, [](const Summary& s) { return Cell::of(s.result.origin.commit); }},
+    {"request_tokens_per_second", Kind::number,
+     [](const Summary& s) { return Cell::of(s.speculative.decode_tokens_per_second, 2); }, 1},
+    {"baseline_request_tokens_per_second", Kind::number,
+     [](const Summary& s) { return Cell::of(s.baseline.decode_tokens_per_second, 2); }, 1},
+    {"step_ms", Kind::number, [](const Summary& s) { return step_ms(s.speculative, s.speculative.phases.total); }, -1},
+    {"draft_ms", Kind::number,
+     [](const Summary& s) { return step_ms(s.speculative, draft_seconds(s.speculative.phases)); }, -1},
+    {"target_ms", Kind::number,
+     [](const Summary& s) { return step_ms(s.speculative, s.speculative.phases.target_forward); }, -1},
+    {"verify_ms", Kind::number, [](const Summary& s) { return step_ms(s.speculative, s.speculative.phases.verify); },
+     -1},
+    {"host_ms", Kind::number,
+     [](const Summary& s) { return step_ms(s.speculative, host_seconds(s.speculative.phases)); }, -1},
+    {"baseline_step_ms", Kind::number, [](const Summary& s) { return step_ms(s.baseline, s.baseline.phases.total); },
+     -1},
+    {"ttft_p90_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.latency.ttft.p90, 3); }, -1},
+    {"tpot_p90_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.latency.tpot.p90, 3); }, -1},
+    {"whole_p50_ms", Kind::number, [](const Summary& s) { return Cell::of(s.speculative.latency.whole.p50, 3); }, -1}};
 
 }  // namespace
+
+const std::vector<RunFigure>& run_figures() { return kFigures; }
 
 std::string failures_note(const std::vector<Summary>& cells) {
   int runs = 0, requests = 0;
@@ -104,11 +123,10 @@ Table phase_table(const View& view) {
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const SideFigures &side = view.cells[i].speculative, &plain = view.cells[i].baseline;
     const Phases& p = side.phases;
-    const double draft = p.draft_forward + p.draft_other;
     if (view.cells[i].failed()) continue;
     Row row = view.start(i);
-    row.add({Cell::of(1000 * p.total / side.steps, 2), part(draft, side), part(p.target_forward, side),
-             part(p.verify, side), part(p.total - draft - p.target_forward - p.verify, side), percent(side.overhead),
+    row.add({Cell::of(1000 * p.total / side.steps, 2), part(draft_seconds(p), side), part(p.target_forward, side),
+             part(p.verify, side), part(host_seconds(p), side), percent(side.overhead),
              Cell::of(1000 * plain.phases.total / plain.steps, 2), percent(plain.overhead)});
     table.rows.push_back(std::move(row));
   }
@@ -143,10 +161,10 @@ Table figures_table(const View& view) {
   Table table;
   table.title = "Every figure";
   table.columns = view.columns();
-  for (const Figure& figure : kFigures) table.columns.push_back({figure.name, figure.name, "", figure.kind});
+  for (const RunFigure& figure : kFigures) table.columns.push_back({figure.name, figure.name, "", figure.kind});
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     Row row = view.start(i);
-    for (const Figure& figure : kFigures)
+    for (const RunFigure& figure : kFigures)
       if (!view.cells[i].failed() || figure.name == kFigures[0].name) row.cells.push_back(figure.cell(view.cells[i]));
     table.rows.push_back(std::move(row));
   }

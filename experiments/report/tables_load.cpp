@@ -164,12 +164,12 @@ Table attained_table(const View& view) {
     for (std::size_t j = i; j < view.cells.size(); ++j) {
       const Summary& s = view.cells[j];
       if (seen[j] || s.failed() || !s.load || !s.load->limited()) continue;
-      if (view.axes.equal(view.cells[i].run(), s.run(), others)) seen[j] = true, by_rate.push_back(&*s.load);
+      if (view.equal(i, j, others)) seen[j] = true, by_rate.push_back(&*s.load);
     }
     if (by_rate.size() < 2) continue;
     std::ranges::sort(by_rate, {}, [](const Load* load) { return load->rate; });
     Row row;
-    for (const std::size_t axis : others) row.cells.push_back(view.axes.cell(axis, view.cells[i].run()));
+    for (const std::size_t axis : others) row.cells.push_back(view.cell(axis, i));
     row.add({Cell::of(attained(by_rate, &Load::baseline), 2), Cell::of(attained(by_rate, &Load::speculative), 2)});
     table.rows.push_back(std::move(row));
   }

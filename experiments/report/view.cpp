@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -20,13 +21,6 @@ std::vector<json> runs_of(const std::vector<Summary>& summaries) {
   return runs;
 }
 
-Axes axes_of(const std::vector<Summary>& summaries) {
-  std::set<std::string> named;
-  for (const Summary& summary : summaries)
-    for (const auto& [pointer, value] : summary.result.axes.items()) named.insert(pointer);
-  return Axes(runs_of(summaries), {named.begin(), named.end()});
-}
-
 std::string counted(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
@@ -43,27 +37,69 @@ std::string common(const std::set<std::string>& values, const std::string& noun)
   return values.empty() ? "" : values.size() == 1 ? *values.begin() : "several " + noun;
 }
 
+// Runs of several machines are compared at the reader's own risk.
+std::string machines_note(const std::set<std::string>& machines) {
+  std::string found;
+  if (machines.size() < 2) return found;
+  for (const std::string& machine : machines) found += (found.empty() ? "" : "; ") + machine;
+  return " Measured on " + std::to_string(machines.size()) + " machines, whose times do not compare: " + found + ".";
+}
+
 }  // namespace
+
+std::vector<std::string> named_axes(const std::vector<Summary>& summaries) {
+  std::set<std::string> named;
+  for (const Summary& summary : summaries)
+    for (const auto& [pointer, value] : summary.result.axes.items()) named.insert(pointer);
+  return {named.begin(), named.end()};
+}
 
 View::View(const std::vector<Result>& results) : View(of(summarize(results))) {}
 
 View View::of(std::vector<Summary> summaries) {
+  const ComponentNames names(runs_of(summaries));
+  return of(std::move(summaries), names);
+}
+
+View View::of(std::vector<Summary> summaries, const ComponentNames& names) {
   if (summaries.empty())
     throw Error("there are no results to show: the file holds no line; `foretoken run FILE.json` writes some");
-  Axes axes = axes_of(summaries);
+  const std::vector<json> runs = runs_of(summaries);
+  Axes axes(runs, named_axes(summaries), names);
   std::vector<Summary> ordered;
-  for (const std::size_t i : axes.order(runs_of(summaries))) ordered.push_back(std::move(summaries[i]));
+  for (const std::size_t i : axes.order(runs)) ordered.push_back(std::move(summaries[i]));
   return View(std::move(ordered), std::move(axes));
 }
 
 View::View(std::vector<Summary> summaries, Axes axes_of_them)
     : cells(std::move(summaries)), axes(std::move(axes_of_them)) {
   const Summary* first = nullptr;
+  std::vector<std::map<json, std::size_t>> numbers(axes.columns().size());
   for (const Summary& s : cells) {
+    values_.emplace_back();
+    for (const std::size_t axis : axes.all())
+      values_.back().push_back(
+          numbers[axis].try_emplace(axes.value(axis, s.run()), numbers[axis].size()).first->second);
     if (s.failed()) continue;
     mixed_ |= first && kind_of(first->promise) != kind_of(s.promise);
     first = &s;
   }
+}
+
+bool View::equal(std::size_t i, std::size_t j, const std::vector<std::size_t>& axes) const {
+  return std::ranges::all_of(axes, [&](std::size_t axis) { return values_[i][axis] == values_[j][axis]; });
+}
+
+std::vector<std::vector<std::size_t>> View::groups(const std::vector<std::size_t>& axes) const {
+  std::vector<std::vector<std::size_t>> found;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto known = std::ranges::find_if(found, [&](const auto& group) { return equal(group[0], i, axes); });
+    if (known == found.end())
+      found.push_back({i});
+    else
+      known->push_back(i);
+  }
+  return found;
 }
 
 std::vector<Column> View::columns() const {
@@ -162,7 +198,7 @@ std::string View::origin() const {
   if (shared > 0)
     found += " Baselines of " + counted(std::size_t(shared), "run") +
              " were shared with other runs (--share-baselines), not measured in alternation.";
-  found += rounds_note(cells) + starts_note(cells) + speeds_note(cells);
+  found += machines_note(machines) + rounds_note(cells) + starts_note(cells) + speeds_note(cells);
   for (const std::string& law : laws) found += " Not plain decoding's distribution: " + law + ".";
   return found + failures_note(cells);
 }
@@ -192,9 +228,10 @@ Row View::start(std::size_t i) const {
   row.cells = axes.cells(cells[i].run());
   for (Cell& cell : promise(i)) row.cells.push_back(std::move(cell));
   row.sentence = cells[i].error;
-  std::vector<std::size_t> group;
-  for (std::size_t axis = 0; axis + 1 < axes.columns().size(); ++axis) group.push_back(axis);
-  row.rule_before = i > 0 && !axes.equal(cells[i - 1].run(), cells[i].run(), group);
+  std::vector<std::size_t> block = axes.all();
+  block.pop_back();
+  row.rule_before = i > 0 && !equal(i - 1, i, block);
+  for (const std::size_t axis : axes.conditions()) row.group += std::to_string(values_[i][axis]) + " ";
   return row;
 }
 

@@ -36,7 +36,7 @@ const first = document.querySelector("main table"), column = () => first.tHead.r
 const cells = () => [...first.tBodies[0].rows].map(row => row.cells[1].textContent);
 const found = {drawn: document.documentElement.dataset.drawn, title: document.title, orders: [],
                wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-               panels: document.querySelectorAll("#speedup-1 .panel").length};
+               panels: document.querySelectorAll("#speedup-policy-length .panel").length};
 for (let i = 0; i < 2; ++i) {
   column().querySelector("button").click();
   found.orders.push([column().getAttribute("aria-sort"), cells()]);
@@ -114,7 +114,7 @@ class Page(InFolder):
         self.assertEqual(sum("error" in run for run in self.payload()["runs"]), 1)
 
     @unittest.skipUnless(NODE, "Node.js is missing")
-    def test_scripts_compute_and_sort(self):
+    def test_scripts_choose_and_sort(self):
         done = subprocess.run([NODE, SOURCE / "tests/experiments/page_scripts.js", SOURCE / "experiments/report/page"],
                               capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -92,7 +92,7 @@ class Execution(unittest.TestCase):
     def test_tables(self):
         found = results.figures(FIGURES)
         cells = results.cells(found)
-        self.assertEqual(list(cells.drafter), ["draft_model"] * 4 + ["ngram"] * 2)
+        self.assertEqual(list(cells.method), ["draft_model"] * 4 + ["ngram"] * 2)
         self.assertEqual(sorted(cells.length.unique()), [2, 8])
         self.assertTrue((cells.speedup_low <= cells.speedup).all() and (cells.speedup <= cells.speedup_high).all())
         self.assertEqual(cells["policy.length"].tolist(), cells.length.tolist())
@@ -106,43 +106,26 @@ class Execution(unittest.TestCase):
         parts = cells[["draft_ms", "target_ms", "verify_ms", "host_ms"]].sum(axis=1)
         self.assertTrue(((parts - cells.step_ms).abs() < 1e-9).all())
         self.assertAlmostEqual(cells.step_ms[0], 1000 * 3.08 / 240)
-        self.assertAlmostEqual(cells.plain_step_ms[0], 1000 * 4.84 / 480)
+        self.assertAlmostEqual(cells.baseline_step_ms[0], 1000 * 4.84 / 480)
 
     def test_the_fastest_policy_of_each_group(self):
-        cells = results.cells(results.figures(FIGURES))
-        best = results.fastest(cells)
-        self.assertEqual(list(zip(best.drafter, best.batch)), [("draft_model", 1), ("draft_model", 4), ("ngram", 1)])
+        found = results.figures(FIGURES)
+        cells = results.cells(found)
+        best = results.fastest(found, cells)
+        self.assertEqual(list(zip(best.method, best.batch)), [("draft_model", 1), ("draft_model", 4), ("ngram", 1)])
         for _, row in best.iterrows():
-            alike = cells[(cells.drafter == row.drafter) & (cells.batch == row.batch)]
+            alike = cells[(cells.method == row.method) & (cells.batch == row.batch)]
             self.assertEqual(row.speedup, alike.speedup.max())
 
-    def of_several_axes(self):
-        """Figures of drafters of one kind, of verifiers, and of a policy that has no length."""
-        cells = []
-        for cell in json.loads(FIGURES.read_text())["cells"]:
-            for axes in ({}, {"/drafter/max_ngram": 5}, {"/verifier/name": "coupled"},
-                         {"/policy/name": "adaptive", "/policy/length": None}):
-                axes = {"/verifier/name": "speculative_sampling", "/policy/name": "fixed", **cell["axes"], **axes}
-                run = {**cell["run"], "policy": {"name": axes["/policy/name"]}}
-                if axes["/policy/length"] is not None:
-                    run["policy"]["length"] = axes["/policy/length"]
-                cells.append({**cell, "axes": axes, "run": run})
-        return {"schema": 1, "cells": cells, "best": []}
-
-    def test_every_axis_that_differs_tells_lines_apart(self):
-        found = self.of_several_axes()
+    def test_a_policy_may_have_no_length(self):
+        found = json.loads(FIGURES.read_text())
+        for cell in found["cells"][:2]:
+            cell["run"]["policy"] = {"name": "adaptive"}
+            cell["names"]["line"] += ", adaptive"
         path = Path(self.folder.name) / "several.json"
         path.write_text(json.dumps(found))
         self.assertEqual(len([o for o in self.execute(path) if "image/png" in o.get("data", {})]), PICTURES)
-        cells = results.cells(found)
-        sampling = "ngram, verifier speculative_sampling"
-        names = ["ngram, verifier coupled, policy fixed", f"{sampling}, max_ngram 5, policy fixed",
-                 f"{sampling}, policy adaptive", f"{sampling}, policy fixed"]
-        self.assertEqual(sorted(name for name in cells.line.unique() if name.startswith("ngram")), sorted(names))
-        for _, line in cells.groupby(["line", "temperature", "batch"]):
-            self.assertFalse(line[line.length.notna()].length.duplicated().any(), "one point for each length")
-        best = results.fastest(cells)
-        self.assertEqual(len(best), 3 * 3, "the policies of a group give one row")
+        self.assertEqual(list(results.cells(found).line.unique()), ["draft_model, adaptive", "draft_model", "ngram"])
 
     def test_a_front_holds_what_nothing_exceeds(self):
         rows = pandas.DataFrame({"x": [1, 2, 2, 1, 4, 3], "y": [9, 8, 3, 5, 1, 1]})
@@ -152,8 +135,9 @@ class Execution(unittest.TestCase):
     def test_unknown_bounds_are_drawn_as_none(self):
         found = json.loads(FIGURES.read_text())
         for cell in found["cells"]:
-            for name in results.INTERVALS:
-                cell.get("figures", {}).get(name, {}).update(low=None, high=None)
+            for name in cell.get("values", {}):
+                if name.endswith(("_low", "_high")):
+                    cell["values"][name] = None
         path = Path(self.folder.name) / "unbounded.json"
         path.write_text(json.dumps(found))
         self.assertTrue(results.cells(found).speedup_low.isna().all())

@@ -51,22 +51,15 @@ function explain(svg, marks) {
 
 // Scales and axes
 
-// `octaves`: logarithmic where the values span so much.
 function scaleOf(axis, range) {
-  const octaves = axis.octaves && spansOctaves(axis.values);
-  if (octaves) {
-    const [low, high] = [Math.min(...axis.values), Math.max(...axis.values)];
-    return {octaves, scale: d3.scale.log().base(axis.discrete ? 2 : 10).domain([low / 1.2, high * 1.2]).range(range)};
-  }
-  return {octaves, scale: d3.scale.linear().domain(axis.domain || extent(axis.values)).range(range)};
+  const scale = axis.log ? d3.scale.log().base(axis.log) : d3.scale.linear();
+  return scale.domain(axis.domain).range(range).clamp(true);
 }
 
-// The values themselves where they are few and discrete; 1, 2, 5, 10, ... where the scale is logarithmic; else what the
-// scale finds.
-function ticksOf(axis, {octaves, scale}) {
-  const own = [...new Set(axis.values)].sort((a, b) => a - b);
-  if (axis.discrete && own.length > 0 && own.length <= (octaves ? 10 : 8)) return own;
-  return octaves && !axis.discrete ? scale.ticks().filter(tick => /^[125]/.test(tick.toExponential())) : scale.ticks(6);
+// Those of the payload; else 1, 2, 5, 10, ... where the scale is logarithmic, and what the scale finds.
+function ticksOf(axis, scale) {
+  if (axis.ticks) return axis.ticks;
+  return axis.log ? scale.ticks().filter(tick => /^[125]/.test(tick.toExponential())) : scale.ticks(6);
 }
 
 function numberText(x) {
@@ -75,8 +68,8 @@ function numberText(x) {
 
 function drawAxes(svg, chart, x, y) {
   const {width, height, left, right, top, bottom} = chart.wide ? WIDE : SIZE;
-  const across = d3.svg.axis().scale(x.scale).orient("bottom").tickValues(ticksOf(chart.x, x)).tickFormat(numberText);
-  const up = d3.svg.axis().scale(y.scale).orient("left").tickValues(ticksOf(chart.y, y)).tickFormat(numberText)
+  const across = d3.svg.axis().scale(x).orient("bottom").tickValues(ticksOf(chart.x, x)).tickFormat(numberText);
+  const up = d3.svg.axis().scale(y).orient("left").tickValues(ticksOf(chart.y, y)).tickFormat(numberText)
     .tickSize(-(width - left - right));
   svg.append("g").attr("class", "axis").attr("transform", `translate(${left},0)`).call(up);
   svg.append("g").attr("class", "axis").attr("transform", `translate(0,${height - bottom})`).call(across);
@@ -102,7 +95,7 @@ function drawInterval(svg, mark, x, y, className) {
 function drawSeries(svg, series, x, y, shift) {
   const className = colourClass(series.colour), line = d3.svg.line().x(p => x(p.x) + shift).y(p => y(p.y));
   for (const point of series.points) drawInterval(svg, point, x(point.x) + shift, y, className);
-  const joined = series.line || series.points;
+  const joined = series.line;
   const dashed = series.colour === "plain" || series.colour >= COLOURS ? " dashed" : "";
   if (joined.length > 1) svg.append("path").attr("class", `line ${className}${dashed}`).attr("d", line(joined));
   return series.points.map(point => ({...point, className, symbol: symbolOf(series.colour),
@@ -116,7 +109,7 @@ function drawMarks(svg, marks) {
     .attr("d", mark => d3.svg.symbol().type(mark.symbol).size(38)());
 }
 
-// One panel. chart: {x, y: {title, values, domain, discrete, octaves}, reference: a level with a line, wide}
+// One panel of a figure: {x, y: {title, domain, log, ticks}, reference: a level with a line, wide}
 function drawPanel(panel, chart) {
   const {width, height, left, right, top, bottom} = chart.wide ? WIDE : SIZE;
   const figure = element("figure", "panel");
@@ -128,9 +121,9 @@ function drawPanel(panel, chart) {
   drawAxes(svg, chart, x, y);
   if (finite(chart.reference))
     svg.append("path").attr("class", "reference")
-      .attr("d", d3.svg.line()([[left, y.scale(chart.reference)], [width - right, y.scale(chart.reference)]]));
+      .attr("d", d3.svg.line()([[left, y(chart.reference)], [width - right, y(chart.reference)]]));
   const marks = panel.series.flatMap((series, i) =>
-    drawSeries(svg, series, x.scale, y.scale, dodge(i, panel.series.length, chart.x.discrete)));
+    drawSeries(svg, series, x, y, dodge(i, panel.series.length, chart.x.ticks !== null)));
   explain(svg, drawMarks(svg, marks));
   return figure;
 }
@@ -191,8 +184,8 @@ function drawBars(rows) {
 
 // rows: {label, y, low, high, text}
 function drawIntervals(rows, reference) {
-  const x = d3.scale.linear().domain(extent(rows.flatMap(row => [row.y, row.low, row.high]), [reference]))
-    .range([0, ROW.width]);
+  const known = rows.flatMap(row => [row.y, row.low, row.high]).filter(finite).concat(reference);
+  const x = d3.scale.linear().domain(d3.extent(known)).nice().range([0, ROW.width]);
   const list = element("ol", "rows");
   list.tabIndex = 0;
   for (const mark of rows) {

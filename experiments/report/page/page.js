@@ -136,13 +136,21 @@ function drawSections(parts) {
   }
 }
 
+// What is best, by how much, and where speculation loses: the first screen.
+function drawVerdict(payload) {
+  const {lines, table} = payload.verdict, found = document.getElementById("verdict");
+  found.append(...lines.map((line, i) => element("p", i ? "" : "first", line)));
+  if (table) found.append(drawTable(table, "verdict-table").section);
+}
+
 function start(payload) {
   drawHeader(payload);
+  drawVerdict(payload);
   const content = document.getElementById("content"), plots = element("div");
   const withNote = table => ({...table, note: table.note === payload.note ? "" : table.note});
   const tables = payload.tables.map((table, i) => drawTable(withNote(table), `table-${i}`));
   const failures = drawFailures(payload), repeat = drawRepeat(payload);
-  plots.append(...drawPlots(payload, payload.runs));
+  plots.append(...drawPlots(payload, chosenRuns(payload.runs, {})));
   content.append(...failures, plots, ...tables.map(table => table.section), repeat);
   drawChoice(payload, choice => {
     hideTip();

@@ -23,7 +23,7 @@ TEST(Axes, OnlyWhatDiffersInAFixedOrder) {
   const std::vector<json> runs = {run("draft_model", 2, 0, 1), run("ngram", 4, 1, 4), run("ngram", 2, 0, 1)};
   const Axes axes(runs, {"/sampling/temperature", "/policy/length", "/engine/batch", "/drafter"});
   EXPECT_EQ(titles(axes), (Titles{"drafter", "T", "batch", "length"}));
-  EXPECT_EQ(axes.label(runs[1]), "drafter ngram, T 1, batch 4, length 4");
+  EXPECT_EQ(axes.label(runs[1]), "ngram, T 1, batch 4, length 4");
 }
 
 TEST(Axes, NamesAreToldEvenWhereOtherFieldsTellRunsApart) {
@@ -39,14 +39,21 @@ TEST(Axes, WithoutNamedAxesFieldsThatTellRunsApart) {
   EXPECT_EQ(titles(Axes(runs, {})), (Titles{"drafter", "length"}));
 }
 
-TEST(Axes, AModelIsAColumnWhereTheNameIsNotEnough) {
-  std::vector<json> runs = {run("draft_model", 2), run("draft_model", 2), run("ngram", 2)};
-  runs[0]["drafter"]["model"] = "experiments/models/draft";
-  runs[1]["drafter"]["model"] = "experiments/models/draft-large";
-  const Axes axes(runs, {"/drafter"});
-  EXPECT_EQ(titles(axes), (Titles{"drafter", "model"}));
-  EXPECT_EQ(axes.label(runs[1]), "drafter draft_model, model draft-large");
-  EXPECT_EQ(axes.label(runs[2]), "drafter ngram, model -");
+TEST(Axes, AFieldOfTheWorkloadThatFollowsFromOthersIsNoColumn) {
+  std::vector<json> runs = {run("ngram", 2, 0, 1), run("ngram", 2, 0, 4)};
+  runs[1]["workload"]["limit"] = 96;
+  const std::vector<std::string> named = {"/engine/batch", "/workload/limit"};
+  EXPECT_EQ(titles(Axes(runs, named)), Titles{"batch"});
+  runs.push_back(runs[0]);
+  runs[2]["workload"]["limit"] = 96;
+  EXPECT_EQ(titles(Axes(runs, named)), (Titles{"batch", "limit"}));
+}
+
+TEST(Axes, DividedByGivenPointers) {
+  const std::vector<json> runs = {run("draft_model", 2, 0, 1), run("ngram", 4, 1, 4)};
+  const Axes axes = Axes::of_pointers(runs, {"/engine/batch", "/drafter", "/policy/nodes"});
+  EXPECT_EQ(titles(axes), (Titles{"batch", "drafter", "nodes"}));
+  EXPECT_EQ(axes.label(runs[1]), "batch 4, ngram") << "what a run lacks is not told";
 }
 
 TEST(Axes, PathsAreToldInFullWhereTheirEndsAreEqual) {
@@ -57,26 +64,14 @@ TEST(Axes, PathsAreToldInFullWhereTheirEndsAreEqual) {
 }
 
 TEST(Axes, EqualTitlesNameTheirParents) {
-  std::vector<json> runs = {run("draft_model", 2), run("draft_model", 2), run("draft_model", 2)};
-  runs[1]["target"]["model"] = "b";
-  runs[2]["drafter"]["model"] = "c";
-  EXPECT_EQ(titles(Axes(runs, {})), (Titles{"target/model", "drafter/model"}));
-}
-
-TEST(Axes, AListIsOneValue) {
-  std::vector<json> runs(3, run("draft_tree", 2));
-  runs[0]["drafter"]["shape"] = {1, 1, 1};
-  runs[1]["drafter"]["shape"] = {3, 1};
-  runs[2]["drafter"]["shape"] = json::parse("[[0], [1], [0, 0]]");
-  for (const Axes& axes : {Axes(runs, {"/drafter/shape"}), Axes(runs, {})}) {
-    EXPECT_EQ(titles(axes), Titles{"shape"});
-    EXPECT_EQ(axes.cell(0, runs[1]).shown(), "[3,1]");
-    EXPECT_EQ(axes.cell(0, runs[2]).shown(), "[[0],[1],[0,0]]");
-  }
+  std::vector<json> runs = {run("ngram", 2), run("ngram", 2), run("ngram", 2)};
+  runs[1]["engine"]["limit"] = 3;
+  runs[2]["workload"]["limit"] = 4;
+  EXPECT_EQ(titles(Axes(runs, {})), (Titles{"engine/limit", "workload/limit"}));
 }
 
 TEST(Axes, ASingleRunIsToldByItsDrafter) {
-  EXPECT_EQ(Axes({run("ngram", 2)}, {"/policy/length"}).label(run("ngram", 2)), "drafter ngram");
+  EXPECT_EQ(Axes({run("ngram", 2)}, {"/policy/length"}).label(run("ngram", 2)), "ngram");
 }
 
 TEST(Axes, RowsAreOrderedByNumberAndByAppearance) {
@@ -84,12 +79,15 @@ TEST(Axes, RowsAreOrderedByNumberAndByAppearance) {
   EXPECT_EQ(Axes(runs, {}).order(runs), (std::vector<std::size_t>{2, 0, 1, 3}));
 }
 
-TEST(Axes, PolicyStandsApart) {
-  const std::vector<json> runs = {run("ngram", 2, 0), run("ngram", 4, 0), run("ngram", 4, 1)};
-  const Axes axes(runs, {});
-  EXPECT_TRUE(axes.equal(runs[0], runs[1], axes.outside_policy()));
-  EXPECT_FALSE(axes.equal(runs[1], runs[2], axes.outside_policy()));
-  EXPECT_EQ(axes.of_policy().size(), 1u);
+TEST(Axes, MethodsStandApartFromConditions) {
+  const std::vector<json> runs = {run("ngram", 2, 0), run("ngram", 4, 0), run("draft_model", 4, 1)};
+  const Axes axes(runs, {"/sampling/temperature"});
+  using Places = std::vector<std::size_t>;
+  EXPECT_EQ(titles(axes), (Titles{"drafter", "T", "length"}));
+  EXPECT_EQ(axes.methods(), (Places{0, 2}));
+  EXPECT_EQ(axes.conditions(), Places{1});
+  EXPECT_EQ(axes.of_policy(), Places{2});
+  EXPECT_EQ(axes.outside_policy(), (Places{0, 1}));
 }
 
 TEST(Axes, AModelIsOneText) {

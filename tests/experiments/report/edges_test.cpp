@@ -170,9 +170,9 @@ TEST(ModelsInTables, DifferInWhatTheyAreInflatedTo) {
     runs[1][group]["inflate"] = "llama-3.1-8b";
     const Axes axes(runs, {});
     ASSERT_EQ(axes.columns().size(), 1u) << group;
-    EXPECT_EQ(axes.columns()[0].pointer, "/" + std::string(group) + "/model");
-    EXPECT_EQ(axes.cell(0, runs[1]).shown(),
-              (group == std::string("target") ? "t" : "d") + std::string(" inflated to llama-3.1-8b"));
+    const bool target = group == std::string("target");
+    EXPECT_EQ(axes.columns()[0].pointer, target ? "/target/model" : "/drafter");
+    EXPECT_EQ(axes.cell(0, runs[1]).shown(), target ? "t inflated to llama-3.1-8b" : "d (d inflated to llama-3.1-8b)");
   }
 }
 

@@ -1,6 +1,7 @@
 // The page of `foretoken report`: what it holds, and that results cannot leave their place in it.
 #include "experiments/report/page.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/shell_word.h"
 #include "tests/experiments/report/made_results.h"
+#include "tests/experiments/report/plot_marks.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken {
@@ -18,7 +20,7 @@ using nlohmann::json;
 using test::swept_lines;
 
 json payload_of(const std::vector<json>& lines) {
-  return page_payload(view_of(lines), {"results/some.jsonl", "some.html"});
+  return page_payload(view_of(lines), {{"results/some.jsonl"}, "some.html"});
 }
 
 int count(const std::string& text, const std::string& part) {
@@ -37,7 +39,8 @@ json read_back(const std::string& page) {
 TEST(Page, TablesAreThoseOfShow) {
   const View view = view_of(swept_lines());
   const json tables = payload_of(swept_lines()).at("tables");
-  const std::vector<Table> shown = shown_tables(view, {});
+  std::vector<Table> shown = shown_tables(view, {});
+  for (Table& table : shown) table = table.brief();
   ASSERT_EQ(tables.size(), shown.size());
   for (std::size_t t = 0; t < shown.size(); ++t) {
     EXPECT_EQ(tables[t]["title"], shown[t].title);
@@ -60,7 +63,7 @@ TEST(Page, CellsHaveTheirNumbersAsSortKeys) {
   };
   const json& cells = table["rows"][0]["cells"];
   EXPECT_EQ(cells[place("policy.length")], json({"2", 2.0})) << "an axis of numbers is sorted by them";
-  EXPECT_EQ(cells[place("drafter.name")], "draft_model");
+  EXPECT_EQ(cells[place("drafter")], "draft_model");
   const json& speedup = cells[place("speedup")];
   ASSERT_EQ(speedup.size(), 4u);
   EXPECT_LT(speedup[2].get<double>(), speedup[1].get<double>());
@@ -68,33 +71,19 @@ TEST(Page, CellsHaveTheirNumbersAsSortKeys) {
   EXPECT_EQ(payload_of({test::worked_line()})["tables"][0]["rows"][0]["cells"][3][1], 2.0) << "tau, unrounded";
 }
 
-TEST(Page, GroupsDifferInTheirPolicyAlone) {
-  const json payload = payload_of(swept_lines());
-  ASSERT_EQ(payload["runs"].size(), 16u);
-  std::map<json, std::set<json>> groups;
-  for (const json& run : payload["runs"]) groups[run["group"]].insert(run["document"]["policy"]["length"]);
-  EXPECT_EQ(groups.size(), 8u);
-  for (const auto& [group, lengths] : groups) EXPECT_EQ(lengths, (std::set<json>{2, 8}));
-  std::map<std::string, std::string> roles;
-  for (const json& axis : payload["axes"]) roles[axis["pointer"]] = axis["role"];
-  EXPECT_EQ(roles, (std::map<std::string, std::string>{{"/drafter/name", "method"},
-                                                       {"/engine/batch", "condition"},
-                                                       {"/policy/length", "method"},
-                                                       {"/sampling/temperature", "condition"}}));
-}
-
-TEST(Page, FailedRunsHaveASentenceAndNoFigures) {
+TEST(Page, FailedRunsHaveASentenceAndNoMarks) {
   std::vector<json> lines = swept_lines();
   lines[3].erase("repeats");
   lines[3]["error"] = "the pool is too small";
-  lines.push_back(test::line_with_a_failure());
-  int failed = 0;
   const json payload = read_back(page(lines, {}));
-  for (const json& run : payload["runs"]) {
-    EXPECT_NE(run.contains("error"), run.contains("figures"));
-    failed += run.value("error", "") == "the pool is too small";
-  }
-  EXPECT_EQ(failed, 1);
+  std::size_t failed = 99;
+  for (std::size_t i = 0; i < payload["runs"].size(); ++i)
+    if (payload["runs"][i].value("error", "") == "the pool is too small") failed = i;
+  ASSERT_NE(failed, 99u);
+  for (const json& plot : payload["plots"])
+    for (const json& figure : plot["figures"])
+      for (const json& mark : test::marks_of(figure))
+        EXPECT_EQ(std::ranges::count(mark["runs"], json(failed)), 0) << plot["id"];
 }
 
 TEST(Page, OriginsAreListed) {
@@ -113,7 +102,7 @@ TEST(Page, ResultsCannotLeaveTheirPlace) {
   lines[0]["run"]["target"]["model"] = nasty;
   lines[1].erase("repeats");
   lines[1]["error"] = nasty;
-  const std::string plain = page(swept_lines(), {}), found = page(lines, {nasty + "\xff", nasty});
+  const std::string plain = page(swept_lines(), {}), found = page(lines, {{nasty + "\xff"}, nasty});
   for (const char* part : {"<script", "</script", "<!--", "alert(1)</"})
     EXPECT_EQ(count(found, part), count(plain, part)) << part << " is only where the template has it";
   const json payload = read_back(found);
@@ -204,10 +193,18 @@ TEST(Repeat, CommandsNameTheFilesAndTheCommit) {
   };
   std::vector<json> lines = swept_lines();
   for (json& line : lines) line["commit"] = "abc-dirty";
-  EXPECT_EQ(texts(lines, {"my results.jsonl", "it's.html"}),
+  EXPECT_EQ(texts(lines, {{"my results.jsonl"}, "it's.html"}),
             "git checkout abc\n./foretoken run sweep.json --results again.jsonl\n"
             "./foretoken compare 'my results.jsonl' again.jsonl\n./foretoken show 'my results.jsonl'\n"
             "./foretoken report 'my results.jsonl' --out 'it'\\''s.html'\n");
+  PageFiles files{{"a.jsonl", "b.jsonl"}, "r.html", {"/engine/batch=4"}, {.x = "/policy/length", .y = "tau"}};
+  EXPECT_TRUE(
+      texts(lines, files)
+          .ends_with(
+              "./foretoken show a.jsonl b.jsonl --where /engine/batch=4\n./foretoken report a.jsonl b.jsonl --where "
+              "/engine/batch=4 --x /policy/length --y tau --out r.html\n"))
+      << texts(lines, files);
+  EXPECT_EQ(texts(lines, files).find("compare"), std::string::npos) << "of two files";
   lines.pop_back();
   lines[0]["commit"] = "def";
   const std::string found = texts(lines, {});

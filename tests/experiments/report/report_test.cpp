@@ -194,7 +194,7 @@ TEST(Report, TheBestIsPickedFromTheSameData) {
 
 TEST(Report, PhasesAddUp) {
   const std::string text = shown({test::worked_line()}, "csv", {"phases"});
-  EXPECT_TRUE(text.starts_with("drafter.name,step_ms,draft_ms,target_ms,verify_ms,host_ms,overhead_percent,")) << text;
+  EXPECT_TRUE(text.starts_with("drafter,step_ms,draft_ms,target_ms,verify_ms,host_ms,overhead_percent,")) << text;
   // 1.54 s over 10 steps: 154 ms, of them drafts .4 + 2 %, target 1 s, verify 3 %.
   EXPECT_TRUE(holds(shown({test::worked_line()}, "terminal", {"phases"}),
                     "154.00  43.08  28%  100.00  65%  4.62   3%  6.30   4%"))
@@ -212,8 +212,11 @@ TEST(Report, PositionsOfDraftsThatConfidenceEndsAreApart) {
   for (const int length : {2, 4, 8}) lines.push_back(test::swept_line("draft_model", length, 0, 1, 1.5));
   lines[2]["run"]["policy"]["confidence"] = 0.4, lines[2]["axes"]["/policy/confidence"] = 0.4;
   const std::string text = shown(lines, "terminal", {"positions"});
-  EXPECT_TRUE(holds(text, "\n         -       4  0.67  ") && holds(text, "\n       0.4       8  0.67  ")) << text;
-  EXPECT_TRUE(holds(text, "(each group's longest drafts)") && !holds(text, "\n         -       2  ")) << text;
+  EXPECT_TRUE(holds(text, "\nfixed                        4  0.67  ") &&
+              holds(text, "\nfixed (confidence 0.4)       8  0.67  "))
+      << text;
+  EXPECT_TRUE(holds(text, "(each group's longest drafts)") && !holds(text, "\nfixed                        2  "))
+      << text;
 }
 
 TEST(Report, NoDraftsNoPositions) {
@@ -230,7 +233,7 @@ TEST(Report, WhatCannotBeShownIsSaid) {
     return test::sentence_of([&] { shown(lines, format, tables); });
   };
   EXPECT_TRUE(holds(sentence({}, "terminal", {}), "no results"));
-  EXPECT_TRUE(holds(sentence(swept_lines(), "html", {}), "terminal, markdown, csv, json"));
+  EXPECT_TRUE(holds(sentence(swept_lines(), "html", {}), "terminal, markdown, latex, csv, json"));
   EXPECT_TRUE(holds(sentence(swept_lines(), "terminal", {"phase"}),
                     "main, theory, positions, categories, load, latency, phases, "
                     "memory, best"));

@@ -94,6 +94,104 @@ TEST(Table, CsvHasAColumnForSentences) {
             "ngram,,,,,\"no, sorry\"\n");
 }
 
+// As OWASP lists them. Numbers are no formulas.
+TEST(Table, CsvQuotesWhatSpreadsheetsExecute) {
+  Table table = small();
+  for (const auto& [given, written] : std::vector<std::pair<std::string, std::string>>{{"=1+1", "'=1+1"},
+                                                                                       {"+cmd", "'+cmd"},
+                                                                                       {"-x", "'-x"},
+                                                                                       {"@SUM(A1)", "'@SUM(A1)"},
+                                                                                       {"\t=1", "'\t=1"},
+                                                                                       {"\r=1", "\"'\r=1\""},
+                                                                                       {"=a,b", "\"'=a,b\""},
+                                                                                       {"-0.5", "-0.5"},
+                                                                                       {"-", ""},
+                                                                                       {"a=1", "a=1"}}) {
+    table.rows = {{{Cell::of(given), Cell::of(-1.5, 2)}, "", false}};
+    EXPECT_TRUE(table.csv().ends_with("\n" + written + ",-1.5,,,\n")) << table.csv();
+  }
+  table.rows = {{{Cell::of("a")}, "=HYPERLINK()", false}};
+  EXPECT_TRUE(table.csv().ends_with(",'=HYPERLINK()\n")) << table.csv();
+}
+
+TEST(Table, LatexIsATabularOfBooktabs) {
+  Table table = small();
+  table.note = "50 % of\n\\input{x}";
+  table.rows.push_back({{Cell::of("ngram")}, "a_b is unknown", false});
+  EXPECT_EQ(table.latex(),
+            "% Speeds\n"
+            "% 50 % of \\input{x}\n"
+            "% τ: tokens per forward\n"
+            "% speedup: over plain\n"
+            "\\begin{tabular}{lrr}\n"
+            "\\toprule\n"
+            "drafter & U+03C4 & speedup \\\\\n"
+            "\\midrule\n"
+            "draft\\_model & 0.67 & 1.50 {\\scriptsize {}[1.25, 1.75]} \\\\\n"
+            "\\addlinespace\n"
+            "naïve & 12.00\\textasciitilde{} & {-} \\\\\n"
+            "ngram & \\multicolumn{2}{l}{a\\_b is unknown} \\\\\n"
+            "\\bottomrule\n"
+            "\\end{tabular}\n");
+}
+
+TEST(Table, LatexPrintsTextAsItIs) {
+  EXPECT_EQ(latex_text("\\ { } $ & # % _ ^ ~"),
+            "\\textbackslash{} \\{ \\} \\$ \\& \\# \\% \\_ \\textasciicircum{} \\textasciitilde{}");
+  EXPECT_EQ(latex_text("<a> | \"b\" `c' --"), "\\textless{}a\\textgreater{} \\textbar{} {''}b{''} {`}c{'} {-}{-}");
+  EXPECT_EQ(latex_text("[x] *"), "{}[x] *") << "no option of the end of the line before";
+  EXPECT_EQ(latex_text("*x"), "{}*x");
+  EXPECT_EQ(latex_text("✓ ✗ ≤ é 模 ☺ \xFF"), "$\\surd$ $\\times$ $\\leq$ é U+6A21 U+263A \\textbackslash{}xff");
+  EXPECT_EQ(latex_text("a\nb\tc"), "a b c");
+}
+
+TEST(Table, LatexSetsTheBestOfEachGroupInBold) {
+  Table table = small();
+  table.columns[1].better = -1, table.columns[2].better = 1;
+  const auto row = [](const char* group, double time, const Interval& speedup) {
+    Row found{{Cell::of(group), Cell::of(time, 1, "~"), Cell::of(speedup, 2)}, "", false};
+    found.group = group;
+    return found;
+  };
+  table.rows = {row("a", 2.04, {1.5, 1.4, 1.6}), row("a", 2.0, {1.7, 1.5, 1.8}), row("a", kNaN, Interval::unknown()),
+                row("b", 1, {9, 8, 10})};
+  const std::string text = table.latex();
+  EXPECT_NE(text.find("a & \\textbf{2.0}\\textasciitilde{} & 1.50 {"), std::string::npos) << text;
+  EXPECT_NE(text.find("a & \\textbf{2.0}\\textasciitilde{} & \\textbf{1.70 {\\scriptsize {}[1.50, 1.80]}}"),
+            std::string::npos)
+      << "printed alike, both are best\n"
+      << text;
+  EXPECT_NE(text.find("b & 1.0\\textasciitilde{} & 9.00 {"), std::string::npos) << "alone in its group\n" << text;
+}
+
+TEST(Table, ATerminalWrapsALastColumnThatMustBeWhole) {
+  Table table = small();
+  table.columns.push_back(
+      {.title = "notes", .name = "notes", .meaning = "", .kind = Column::Kind::text, .whole = true});
+  table.rows[0].cells.push_back(Cell::of("exact, no draft: nothing 81 %, two speeds"));
+  const std::string text = table.terminal(66);
+  EXPECT_NE(text.find("draft_model    0.67  1.50 [1.25, 1.75]  exact, no draft: nothing\n"
+                      "                                        81 %, two speeds\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(table.terminal(0).find("81 %, two speeds"), std::string::npos);
+}
+
+TEST(Table, ATerminalLeavesOutSpareColumns) {
+  Table table = small();
+  table.columns.insert(table.columns.begin() + 1, {.title = "spare", .name = "s", .meaning = "", .spare = true});
+  for (Row& row : table.rows) row.cells.insert(row.cells.begin() + 1, Cell::of(1.0, 2));
+  EXPECT_NE(table.terminal(100).find("spare"), std::string::npos);
+  const std::string text = table.terminal(40);
+  EXPECT_TRUE(text.find("left out:\nspare (") != std::string::npos &&
+              text.find("draft_model    0.67") != std::string::npos)
+      << text;
+  EXPECT_NE(table.terminal(0).find("spare  "), std::string::npos);
+  table.columns[3].brief = true;
+  EXPECT_EQ(table.terminal(0).find("[1.25"), std::string::npos);
+  EXPECT_NE(table.markdown().find("[1.25"), std::string::npos);
+}
+
 TEST(Table, UnknownFiguresAreADash) {
   EXPECT_EQ(Cell::of(kNaN, 2).shown(), "-");
   EXPECT_EQ(Cell{}.shown(), "");

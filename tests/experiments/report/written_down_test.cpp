@@ -139,7 +139,7 @@ TEST(WrittenDown, TablesForPrograms) {
 TEST(WrittenDown, EveryFigure) { expect_written("figures.md", figures_table(view_of(few_of_them())).markdown()); }
 
 TEST(WrittenDown, ThePage) {
-  json payload = page_payload(view_of(few_of_them()), {"results/some.jsonl", "some.html"});
+  json payload = page_payload(view_of(few_of_them()), {{"results/some.jsonl"}, "some.html"});
   payload.erase("made");
   expect_written("page.json", payload.dump(1));
 }

@@ -36,7 +36,7 @@ class Tables(InFolder):
 
     def test_several_files_are_one(self):
         both = json.loads(self.said("show", QUICK, LOOKUPS, QUICK, "--json"))["cells"]
-        self.assertEqual(len(both), 32 + 12)
+        self.assertEqual(len(both), 32 + 34)
         self.assertIn("Measured on 2 machines", self.said("show", QUICK, LOOKUPS, *SOME))
 
     def test_formats(self):

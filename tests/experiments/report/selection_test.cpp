@@ -21,7 +21,7 @@ std::size_t left_by(const std::vector<std::string>& where) {
   return results.size();
 }
 
-std::string refusal(const std::vector<std::string>& where) {
+std::string selection_refusal(const std::vector<std::string>& where) {
   return test::sentence_of([&] { left_by(where); });
 }
 
@@ -36,15 +36,16 @@ TEST(Selection, KeepsRunsThatMeetAllConditions) {
 }
 
 TEST(Selection, SaysWhatThereIs) {
-  EXPECT_TRUE(holds(refusal({"/engine/batch=7"}), "no run meets --where /engine/batch=7: /engine/batch is 1, 4"));
-  EXPECT_TRUE(holds(refusal({"/drafter/name=x"}), "/drafter/name is draft_model, ngram"));
-  EXPECT_TRUE(holds(refusal({"/drafter=x"}), "/drafter is draft_model, ngram"));
-  const std::string unknown = refusal({"/engine/bach=1"});
+  EXPECT_TRUE(
+      holds(selection_refusal({"/engine/batch=7"}), "no run meets --where /engine/batch=7: /engine/batch is 1, 4"));
+  EXPECT_TRUE(holds(selection_refusal({"/drafter/name=x"}), "/drafter/name is draft_model, ngram"));
+  EXPECT_TRUE(holds(selection_refusal({"/drafter=x"}), "/drafter is draft_model, ngram"));
+  const std::string unknown = selection_refusal({"/engine/bach=1"});
   EXPECT_TRUE(holds(unknown, "(did you mean '/engine/batch'?); there are /engine/batch, /engine/device")) << unknown;
-  EXPECT_TRUE(holds(refusal({"/policy/length=2", "/policy/length=8"}), "and the conditions before it"));
+  EXPECT_TRUE(holds(selection_refusal({"/policy/length=2", "/policy/length=8"}), "and the conditions before it"));
   for (const char* bad : {"engine/batch=1", "/engine/batch", "", "=1"})
-    EXPECT_TRUE(holds(refusal({bad}), "--where takes /POINTER=VALUE")) << bad;
-  EXPECT_TRUE(holds(refusal({"/a~b=1"}), "is not a JSON pointer"));
+    EXPECT_TRUE(holds(selection_refusal({bad}), "--where takes /POINTER=VALUE")) << bad;
+  EXPECT_TRUE(holds(selection_refusal({"/a~b=1"}), "is not a JSON pointer"));
 }
 
 TEST(Selection, JudgesBothSidesOfAComparisonTogether) {

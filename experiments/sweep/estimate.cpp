@@ -18,6 +18,7 @@
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/rounds.h"
+#include "experiments/sweep/run_document.h"
 #include "experiments/sweep/unfinished.h"
 #include "framework/text/json_file.h"
 
@@ -68,12 +69,13 @@ class Estimate {
     if (!has_file(options.results)) return;
     for (const json& line : load_with_unfinished(options.results)) {
       if (line.contains("error") || !damage_of(line).empty()) continue;
-      const json& run = line.at("run");
-      const double alternations = double(line.at("repeats").size());
-      failure_of([&] {
+      const double alternations = double(line.at("repeats").size()), seconds = line.value("seconds", 0.0);
+      if (!(seconds > 0)) continue;
+      failure_of([&] {  // a line of an earlier version lacks keys that have been added since
+        const json run = complete_run(line.at("run"), bench.registries(), "");
         const Amount sum = tokens_of(run);
         likes_[kind_of_run(run)].push_back(
-            {run.at("drafter").at("name"), line.at("seconds").get<double>() / alternations / sum.generated, sum.mix()});
+            {run.at("drafter").at("name"), seconds / alternations / sum.generated, sum.mix()});
       });
     }
   }
@@ -258,7 +260,8 @@ std::string as_text(const std::vector<Expected>& runs, std::size_t gpus) {
   if (left == 0) return text + ".\n";
   text += ", about " + duration(seconds / double(std::max<std::size_t>(gpus, 1)));
   if (gpus > 1) text += " on " + std::to_string(gpus) + " GPUs";
-  return text + ", in this order, an alternation of each before the next of any.\n" + basis_note(runs) + "\n";
+  return text + ", in this order; of one target, an alternation of each before the next of any.\n" + basis_note(runs) +
+         "\n";
 }
 
 json as_json(const std::vector<Expected>& runs) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <system_error>
 
 #include <spdlog/spdlog.h>
@@ -57,32 +58,41 @@ bool is_alternation(const json& alternation) {
          has(alternation, "together", number);
 }
 
-std::vector<json> load_with_unfinished(const fs::path& results) {
-  std::vector<json> lines = load_results(results);
-  std::set<std::string> known;  // also where it failed: that is not to be hidden
-  for (const json& line : lines) known.insert(line.at("key").get<std::string>());
-  const Unfinished unfinished(results);
-  for (const std::string& key : unfinished.keys()) {
-    if (known.contains(key)) continue;
-    json line;
-    const std::string failure = failure_of([&] {
-      const std::vector<json> done = unfinished.of(key, unfinished.count(key));
-      if (done.empty() || !std::ranges::all_of(done, is_alternation))
-        throw Error("the alternations are damaged, or of an earlier version");
-      const Run run{done.back()["run"], done.back()["axes"], key};
-      if (key_of(run.document) != key) throw Error("the alternations are of another run than their names say");
-      try {
-        line = line_of(run, done);
-      } catch (const json::exception&) {
-        throw Error("the alternations are damaged");
-      }
-      line["unfinished"] = {{"done", done.size()}, {"of", run.document.at("measure").at("repeats")}};
-    });
-    if (failure.empty())
-      lines.push_back(std::move(line));
-    else
-      spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), failure);
+namespace {
+
+// The line of a run with the alternations that it has.
+json line_so_far(const Unfinished& unfinished, const std::string& key) {
+  const std::vector<json> done = unfinished.of(key, unfinished.count(key));
+  if (done.empty() || !std::ranges::all_of(done, is_alternation))
+    throw Error("the alternations are damaged, or of an earlier version");
+  const Run run{done.back()["run"], done.back()["axes"], key};
+  if (key_of(run.document) != key) throw Error("the alternations are of another run than their names say");
+  try {
+    json line = line_of(run, done);
+    line["unfinished"] = {{"done", done.size()}, {"of", run.document.at("measure").at("repeats")}};
+    return line;
+  } catch (const json::exception&) {
+    throw Error("the alternations are damaged");
   }
+}
+
+}  // namespace
+
+std::vector<json> load_with_unfinished(const fs::path& results) {
+  // The folder first: a run that ends meanwhile is then in the file.
+  const Unfinished unfinished(results);
+  std::map<std::string, std::pair<json, std::string>> found;  // lines, or why there is none
+  for (const std::string& key : unfinished.keys()) {
+    auto& [line, failure] = found[key];
+    failure = failure_of([&, &into = line] { into = line_so_far(unfinished, key); });
+  }
+  std::vector<json> lines = load_results(results);
+  for (const json& line : lines) found.erase(line.at("key").get<std::string>());  // also one that failed stays in sight
+  for (auto& [key, one] : found)
+    if (one.second.empty())
+      lines.push_back(std::move(one.first));
+    else
+      spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), one.second);
   return lines;
 }
 

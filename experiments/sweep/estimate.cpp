@@ -18,6 +18,7 @@
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/rounds.h"
+#include "experiments/sweep/run_document.h"
 #include "experiments/sweep/unfinished.h"
 #include "framework/text/json_file.h"
 
@@ -68,6 +69,7 @@ class Estimate {
     if (!has_file(options.results)) return;
     for (const Result& result : load_with_unfinished(options.results)) {
       if (result.failed() || !damage_of(result).empty()) continue;
+      if (!(result.seconds > 0)) continue;
       const double alternations = double(result.repeats.size());
       failure_of([&] {
         const Amount sum = tokens_of(result.run);
@@ -258,7 +260,8 @@ std::string as_text(const std::vector<Expected>& runs, std::size_t gpus) {
   if (left == 0) return text + ".\n";
   text += ", about " + duration(seconds / double(std::max<std::size_t>(gpus, 1)));
   if (gpus > 1) text += " on " + std::to_string(gpus) + " GPUs";
-  return text + ", in this order, an alternation of each before the next of any.\n" + basis_note(runs) + "\n";
+  return text + ", in this order; of one target, an alternation of each before the next of any.\n" + basis_note(runs) +
+         "\n";
 }
 
 json as_json(const std::vector<Expected>& runs) {

@@ -170,8 +170,10 @@ std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesyste
   const std::uint64_t samples = run["sampling"]["samples"];
   const auto prompts = prompts_for(w, wanted, beside);
   std::vector<Prompt> further;
-  if (w.contains("prompt_tokens"))
-    further = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], 0, w["skip"]);
+  if (w.contains("prompt_tokens"))  // those behind the limit are for other runs
+    further = w["limit"] > 0
+                  ? prompts
+                  : choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"], 0, w["skip"]);
   Serving serving(run, bench, beside, further);
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
     for (const Prompt& p : prompts) {

@@ -159,7 +159,7 @@ std::vector<RunKey> keys_of_workload() {
            "GSM8K, MBPP"),
       integer_or_none("/workload/prompt_tokens", 1, 1e7,
                       "tokens of every prompt, its chat form included: longer ones are cut, to shorter ones further "
-                      "prompts of the file are joined; null: as they are"),
+                      "prompts of the workload are joined; null: as they are"),
       chat("/workload/chat",
            "form in which a prompt is put to a chat model; auto: the template of the target's directory or GGUF "
            "file; none: as it is"),

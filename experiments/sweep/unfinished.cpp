@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <system_error>
 
 #include <spdlog/spdlog.h>
@@ -40,27 +41,38 @@ void remove_if_empty(const fs::path& folder) {
 
 }  // namespace
 
+namespace {
+
+// The result of a run with the alternations that it has.
+Result result_so_far(const Unfinished& unfinished, const std::string& key) {
+  std::vector<MeasuredAlternation> done;
+  for (int k = 0, count = unfinished.count(key); k < count; ++k) done.push_back(alternation_of(unfinished.at(key, k)));
+  if (done.empty()) throw Error("the alternations are damaged");
+  const Run run{done.back().run, done.back().axes, key};
+  if (key_of(run.document) != key) throw Error("the alternations are of another run than their names say");
+  const DoneOf progress{.done = int(done.size()), .of = run.document.at("measure").at("repeats")};
+  Result result = result_of(run, std::move(done));
+  result.unfinished = progress;
+  return result;
+}
+
+}  // namespace
+
 std::vector<Result> load_with_unfinished(const fs::path& results) {
-  std::vector<Result> all = load_results(results);
-  std::set<std::string> known;  // also where it failed: that is not to be hidden
-  for (const Result& result : all) known.insert(result.key);
+  // The folder first: a run that ends meanwhile is then in the file.
   const Unfinished unfinished(results);
+  std::map<std::string, std::pair<Result, std::string>> found;  // results, or why there is none
   for (const std::string& key : unfinished.keys()) {
-    if (known.contains(key)) continue;
-    const std::string failure = failure_of([&] {
-      std::vector<MeasuredAlternation> done;
-      for (int k = 0, count = unfinished.count(key); k < count; ++k)
-        done.push_back(alternation_of(unfinished.at(key, k)));
-      if (done.empty()) throw Error("the alternations are damaged");
-      const Run run{done.back().run, done.back().axes, key};
-      if (key_of(run.document) != key) throw Error("the alternations are of another run than their names say");
-      const DoneOf progress{.done = int(done.size()), .of = run.document.at("measure").at("repeats")};
-      Result result = result_of(run, std::move(done));
-      result.unfinished = progress;
-      all.push_back(std::move(result));
-    });
-    if (!failure.empty()) spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), failure);
+    auto& [result, failure] = found[key];
+    failure = failure_of([&, &into = result] { into = result_so_far(unfinished, key); });
   }
+  std::vector<Result> all = load_results(results);
+  for (const Result& result : all) found.erase(result.key);  // also one that failed stays in sight
+  for (auto& [key, one] : found)
+    if (one.second.empty())
+      all.push_back(std::move(one.first));
+    else
+      spdlog::warn("a run in {} is left out: {}", unfinished.folder().string(), one.second);
   return all;
 }
 

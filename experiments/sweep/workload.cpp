@@ -41,16 +41,27 @@ std::vector<std::string> texts_of(const json& turns) {
 struct PromptLayout {
   const char *field, *beside;  // the prompt or its turns, and a field that tells the layout from others; null: none
   const char* name;            // of the data set; empty: of no data set by that name
+  const char* mark = "";       // what the text of the field beside it has
+  bool fits(const json& line) const {
+    if (!line.contains(field) || (beside && !line.contains(beside))) return false;
+    return !*mark || (line[beside].is_string() && line[beside].get_ref<const std::string&>().find(mark) != npos);
+  }
+  static constexpr std::size_t npos = std::string::npos;
 };
-constexpr PromptLayout kLayouts[] = {
-    {"prompt", "test_list", "MBPP"}, {"text", "test_list", "MBPP"},   {"prompt", "task_id", "HumanEval"},
-    {"prompt", nullptr, ""},         {"question", "answer", "GSM8K"}, {"question", nullptr, ""},
-    {"text", nullptr, ""},           {"turns", nullptr, ""},          {"messages", nullptr, ""}};
+constexpr PromptLayout kLayouts[] = {{"prompt", "test_list", "MBPP"},
+                                     {"text", "test_list", "MBPP"},
+                                     {"prompt", "task_id", "HumanEval", "HumanEval/"},
+                                     {"prompt", nullptr, ""},
+                                     {"question", "answer", "GSM8K", "####"},
+                                     {"question", nullptr, ""},
+                                     {"text", nullptr, ""},
+                                     {"turns", nullptr, ""},
+                                     {"messages", nullptr, ""}};
 
 // The turns of a line, the first as the prompt.
 Prompt prompt_of(const json& line, const std::string& where) {
   for (const PromptLayout& layout : kLayouts) {
-    if (!line.contains(layout.field) || (layout.beside && !line.contains(layout.beside))) continue;
+    if (!layout.fits(line)) continue;
     const json& field = line[layout.field];
     std::vector<std::string> turns = field.is_string() ? std::vector<std::string>{field} : texts_of(field);
     if (turns.empty()) continue;

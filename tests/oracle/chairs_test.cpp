@@ -36,13 +36,15 @@ struct Chairs : Document {
   // Gives a maker the options of one example and looks at what arrives. Returns the options that were no default.
   template <class T> std::set<std::string> given(const Registry<T>& registry, const std::string& name, json config) {
     const Entry<T>& entry = registry.entries().at(name);
-    if (std::ranges::any_of(entry.options, [](const Option& o) { return o.type == "model"; }))
+    const auto own_model = [&](const Option& o) { return o.type == "model" && !config.contains(o.instead); };
+    if (std::ranges::any_of(entry.options, own_model))
       config.update({{"model", model}, {"dtype", "f32"}, {"kv_dtype", "int8"}});
     for (const Option& o : entry.options) {
       if (o.type == "drafters")
         for (json& inner : config.at(o.name))
           if (takes_a_model(inner)) inner["model"] = model;
-      if (o.type == "drafter" && takes_a_model(config.at(o.name))) config[o.name]["model"] = model;
+      if (o.type == "drafter" && config.contains(o.name) && takes_a_model(config.at(o.name)))
+        config[o.name]["model"] = model;
     }
     config["name"] = name;
     json document = run();
@@ -60,7 +62,7 @@ struct Chairs : Document {
       if (!o.of.empty() || o.type == "model") continue;  // parts of a model, below
       if (o.type == "drafters")
         expect_inner(options.at(o.name), config.at(o.name));
-      else if (o.type == "drafter" || o.type == "verifier")
+      else if ((o.type == "drafter" || o.type == "verifier") && config.contains(o.name))
         expect_inner(json::array({options.at(o.name)}), json::array({config.at(o.name)}));
       else
         EXPECT_EQ(options.at(o.name), config.value(o.name, o.standard)) << o.name;

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 // The directory of a model, if it has one.
 void expect_model(const json& owner) {
-  if (!owner.contains("model")) return;
+  if (owner.value("model", json()).is_null()) return;
   const ModelChoice choice = ModelChoice::read(owner["model"], owner.value("inflate", json()));
   if (!choice.directory.empty()) {
     EXPECT_TRUE(std::filesystem::exists(locate(choice.directory) / "config.json")) << choice.directory;

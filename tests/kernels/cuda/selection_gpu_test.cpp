@@ -77,6 +77,30 @@ double score(const Tensor& q, const KvLayer& kv, const Layout& layout, int table
   return most;
 }
 
+// Rows that do not choose might as well not be there.
+void without_rows_that_do_not_choose(const SelectCase& c, const Cache& cache, const KvLayer& layer,
+                                     const std::vector<ScenarioRow>& rows, const Tensor& given, const Layout& layout) {
+  for (const std::vector<std::int32_t>& choosing : {std::vector<std::int32_t>{1, 1, 1}, {1, 2, 3}, {1, 2, 4}}) {
+    std::vector<std::size_t> kept;
+    for (const auto& [table, begin] : {std::pair(0, 0), {1, 1}, {2, 3}})
+      for (int n = 0; n < choosing[std::size_t(table)]; ++n) kept.push_back(std::size_t(begin + n));
+    std::vector<ScenarioRow> few_rows;
+    const std::int64_t count = std::int64_t(kept.size());
+    const Tensor of_few = Tensor::host({count, given.dim(1)}, given.dtype());
+    const std::size_t bytes = std::size_t(of_few.bytes() / count);
+    for (std::size_t to = 0; to < kept.size(); ++to) {
+      few_rows.push_back(rows[kept[to]]);
+      std::memcpy(static_cast<std::byte*>(of_few.raw()) + to * bytes,
+                  static_cast<const std::byte*>(given.raw()) + kept[to] * bytes, bytes);
+    }
+    Layout first = layout;
+    const Layout few = selecting(layout_of(few_rows, cache.tables, 0), cache, c.counts, c.chosen);
+    first.selection.choosing = integers(choosing);
+    EXPECT_TRUE(same_bits(fetched(gpu().select_pages(gpu().upload(given), layer, selection_on_gpu(first))),
+                          fetched(gpu().select_pages(gpu().upload(of_few), layer, selection_on_gpu(few)))));
+  }
+}
+
 // Scores of the reference decide, but for pages whose scores are as near as other orders of sums make them.
 void compare(const SelectCase& c) {
   SCOPED_TRACE(::testing::Message() << "head " << c.head_size << ", cache " << name_of(c.cache));
@@ -118,26 +142,7 @@ void compare(const SelectCase& c) {
                      {}};
   const Tensor one = fetched(gpu().select_pages(gpu().upload(given.rows(1, 2)), layers[1], selection_on_gpu(alone)));
   EXPECT_EQ(std::memcmp(one.raw(), got.row<std::int32_t>(c.kv_heads), std::size_t(one.bytes())), 0);
-  // Rows that do not choose might as well not be there.
-  for (const std::vector<std::int32_t>& choosing : {std::vector<std::int32_t>{1, 1, 1}, {1, 2, 3}, {1, 2, 4}}) {
-    std::vector<std::size_t> kept;
-    for (const auto& [table, begin] : {std::pair(0, 0), {1, 1}, {2, 3}})
-      for (int n = 0; n < choosing[std::size_t(table)]; ++n) kept.push_back(std::size_t(begin + n));
-    std::vector<ScenarioRow> few_rows;
-    const std::int64_t count = std::int64_t(kept.size());
-    const Tensor of_few = Tensor::host({count, given.dim(1)}, given.dtype());
-    const std::size_t bytes = std::size_t(of_few.bytes() / count);
-    for (std::size_t to = 0; to < kept.size(); ++to) {
-      few_rows.push_back(rows[kept[to]]);
-      std::memcpy(static_cast<std::byte*>(of_few.raw()) + to * bytes,
-                  static_cast<const std::byte*>(given.raw()) + kept[to] * bytes, bytes);
-    }
-    Layout first = layout;
-    const Layout few = selecting(layout_of(few_rows, cache.tables, 0), cache, c.counts, c.chosen);
-    first.selection.choosing = integers(choosing);
-    EXPECT_TRUE(same_bits(fetched(gpu().select_pages(gpu().upload(given), layers[1], selection_on_gpu(first))),
-                          fetched(gpu().select_pages(gpu().upload(of_few), layers[1], selection_on_gpu(few)))));
-  }
+  without_rows_that_do_not_choose(c, cache, layers[1], rows, given, layout);
 }
 
 TEST(SelectPages, AreTheReferences) {

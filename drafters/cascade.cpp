@@ -11,12 +11,12 @@
 // Each token of the chain is drawn from the middle model's distribution q after its path, whoever verifies the chain
 // later. Where the middle model selects pages, q also depends on where the inner round's root is, which earlier rounds
 // decided, but on no token that is judged by it. An inner verifier that is exact over rounds has P(x_1 .. x_i, n >= i)
-// = P(x_1 .. x_{i-1}, n >= i) q(x_i | x_1
-// .. x_{i-1}) for the n tokens that a round emits: given that there is an i-th token, and those before it, it is drawn
-// from q. That there is one was decided by the tokens before it and by draws that tell nothing of it. So a chain may be
-// cut at the budget's length (what is cut off is never looked at again, since draws are named by the round's root), may
-// end after a number of inner rounds, and may end where q is unsure, and remains exact. It may not end by what an inner
-// round did at its own last token, nor give back a token that was emitted.
+// = P(x_1 .. x_{i-1}, n >= i) q(x_i | x_1 .. x_{i-1}) for the n tokens that a round emits: given that there is an i-th
+// token, and those before it, it is drawn from q. That there is one was decided by the tokens before it and by draws
+// that tell nothing of it. So a chain may be cut at the budget's length (what is cut off is never looked at again,
+// since draws are named by the round's root), may end after a number of inner rounds, and may end where q is unsure,
+// and remains exact. It may not end by what an inner round did at its own last token, nor give back a token that was
+// emitted.
 //
 // Draws of the inner round at depth m are named within(m / 8).within(m % 8) of the request's draws: no two rounds share
 // any, those of the inner drafter and those of its verifier have different roles.

@@ -35,7 +35,15 @@ class ExactPrompts {
                   std::to_string(head_ + tail_) + " tokens besides its text; raise it");
   }
 
-  std::vector<Token> of(const Prompt& p) {
+  // Made once for all samples and repeats of a prompt.
+  const std::vector<Token>& of(const Prompt& p) {
+    const auto [known, fresh] = made_.try_emplace(p.number);
+    if (fresh) known->second = made(p);
+    return known->second;
+  }
+
+ private:
+  std::vector<Token> made(const Prompt& p) {
     std::string text = p.text;
     std::vector<Token> whole = encode_(text);
     std::size_t next =
@@ -51,8 +59,6 @@ class ExactPrompts {
     whole.erase(whole.begin() + std::ptrdiff_t(tokens_ - tail_), whole.end() - std::ptrdiff_t(tail_));
     return whole;
   }
-
- private:
   std::size_t length_of(const Prompt& p) {
     const auto [known, fresh] = lengths_.try_emplace(p.number, 1);
     if (fresh)
@@ -64,7 +70,8 @@ class ExactPrompts {
   std::size_t tokens_, head_ = 0, tail_ = 0;  // of the form, before and behind a text
   std::vector<Prompt> further_;               // in the order of the file
   Encode encode_;
-  std::map<int, std::size_t> lengths_;  // in tokens, by number
+  std::map<int, std::size_t> lengths_;      // in tokens, by number
+  std::map<int, std::vector<Token>> made_;  // by number
 };
 
 // The prompts of a workload that is to have at least `wanted` requests.
@@ -95,9 +102,8 @@ class Serving {
         chat_(chat_of(run, beside)) {
     const json& w = run["workload"];
     if (!w.contains("prompt_tokens")) return;
-    exact_.emplace(w["prompt_tokens"].get<std::size_t>(), further, [this](const std::string& text) {
-      return chat_ ? chat_->encode(*tokenizer_, text, system_of(run_)) : tokenizer_->encode(text);
-    });
+    exact_.emplace(w["prompt_tokens"].get<std::size_t>(), further,
+                   [this](const std::string& text) { return encoded_prompt(run_, *tokenizer_, chat_, text); });
   }
 
   // Sample k of a prompt: the number of its first job is `first` where k > 0.

@@ -16,7 +16,7 @@ constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are 
 // sample numbers, so other draws). Of a conversation as many turns as /workload/turns says. The prompts are
 // /workload/limit of the file's, but at least as many as six requests for each place of the batch need; fewer are an
 // Error. With /workload/prompt_tokens every prompt has so many tokens, its chat form included: it is cut, or further
-// prompts of the file (without those that are skipped) follow it. With "drawn" lengths every request ends after a
+// prompts of the workload follow it. With "drawn" lengths every request ends after a
 // number of tokens between half of max_new_tokens and all of them, which depends on its prompt and repeat alone:
 // requests of equal lengths would end, and read prompts, all at once.
 std::vector<Job> jobs_of(const nlohmann::json& run, Workbench& bench, const std::filesystem::path& beside);

@@ -333,11 +333,16 @@ std::optional<std::string> system_of(const json& run) {
   return system.is_null() ? std::nullopt : std::optional(system.get<std::string>());
 }
 
+std::vector<Token> encoded_prompt(const json& run, const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat,
+                                  const std::string& text) {
+  return chat ? chat->encode(tokenizer, text, system_of(run)) : tokenizer.encode(text);
+}
+
 Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
                    const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
   const json &s = run.at("sampling"), &w = run.at("workload");
   Request r;
-  r.prompt = chat ? chat->encode(*tokenizer, prompt.text, system_of(run)) : tokenizer->encode(prompt.text);
+  r.prompt = encoded_prompt(run, *tokenizer, chat, prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());

@@ -123,7 +123,7 @@ TEST_F(SweepsInRounds, AreReadWhereTheyWereStopped) {
   for (const json& line : {lines[1], lines[2]}) {
     EXPECT_EQ(line["unfinished"], json({{"done", 1}, {"of", 2}}));
     EXPECT_EQ(line["repeats"].size(), 1u);
-    EXPECT_EQ(key_of(line["run"]), line["key"]);
+    EXPECT_EQ(key_of(line["run"]), line["key"].get<std::string>());
     EXPECT_EQ(damage_of(line), "");
   }
   const std::string shown = show(lines, {"markdown", {"main"}, 0});

@@ -118,11 +118,12 @@ class Estimate {
     const auto distance = [&](const Like& like) { return std::abs(std::log(like.mix / mix)); };
     double nearest = kFar;
     for (const Like& like : found->second) nearest = std::min(nearest, distance(like));
+    const auto name = run.at("drafter").at("name").get<std::string>();
     std::vector<double> same, all;
     for (const Like& like : found->second) {
       if (distance(like) > std::min(nearest + kNear, kFar)) continue;
       all.push_back(like.seconds);
-      if (like.drafter == run.at("drafter").at("name")) same.push_back(like.seconds);
+      if (like.drafter == name) same.push_back(like.seconds);
     }
     basis = same.empty() ? RestsOn::same_target : RestsOn::same_drafter;
     return same.empty() ? all : same;

@@ -37,7 +37,7 @@ class Workbench {
   // Loads plugins named on the command line.
   explicit Workbench(const std::vector<std::string>& plugins = {});
   // With these components alone.
-  explicit Workbench(Registries registries) : registries_(std::move(registries)) {}
+  explicit Workbench(const Registries& registries) : registries_(registries) {}
 
   // Loads those that a run or the base of a sweep names under "plugins"; their paths may also lie `beside` the
   // document.

@@ -266,7 +266,7 @@ TEST_F(RunsThatLearn, TellANoticeThatWasThereWhenTheMeasurementBegan) {
   registries.drafters.add(
       "tells", entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}, .learns = true}),
                                    [](const json&, Host& host) { return std::make_unique<Tells>(host.backend()); }));
-  Workbench told{std::move(registries)};
+  Workbench told(registries);
   std::ostringstream text;
   const auto before = spdlog::default_logger();
   spdlog::set_default_logger(

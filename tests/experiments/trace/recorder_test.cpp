@@ -8,6 +8,7 @@
 #include "experiments/conformance/scenario.h"
 #include "experiments/trace/orders.h"
 #include "experiments/trace/tree_cut.h"
+#include "kernels/reference/reference_backend.h"
 #include "tests/experiments/trace/traced_run.h"
 
 namespace foretoken::test {

@@ -117,7 +117,6 @@ TEST(FirstLooks, AreFewAndQuicklyFound) {
 TEST_F(SweepsInRounds, AreReadWhereTheyWereStopped) {
   const auto runs = three();
   order(runs, 4);
-<<<<<<< HEAD
   const std::vector<Result> results = load_with_unfinished(options.results);
   ASSERT_EQ(results.size(), 3u);
   EXPECT_EQ(to_json(results[0]), line_of_run(runs[2]));
@@ -129,16 +128,6 @@ TEST_F(SweepsInRounds, AreReadWhereTheyWereStopped) {
     EXPECT_EQ(key_of(result.run), result.key);
     EXPECT_EQ(damage_of(result), "");
     EXPECT_EQ(to_json(result)["unfinished"], json({{"done", 1}, {"of", 2}}));
-=======
-  const auto lines = load_with_unfinished(options.results);
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0], line_of_run(runs[2]));
-  for (const json& line : {lines[1], lines[2]}) {
-    EXPECT_EQ(line["unfinished"], json({{"done", 1}, {"of", 2}}));
-    EXPECT_EQ(line["repeats"].size(), 1u);
-    EXPECT_EQ(key_of(line["run"]), line["key"].get<std::string>());
-    EXPECT_EQ(damage_of(line), "");
->>>>>>> main
   }
   const std::string shown = show(results, {"markdown", {"main"}, 0});
   EXPECT_TRUE(says(shown, "1 of 2 alternations", "draft_model", "ngram"));

@@ -73,6 +73,8 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/sweep/", {"run", "quickstart"}},
     {"experiments/report/tree_shape.cpp", {"tree-shape"}},
     {"experiments/report/repeat.cpp", {"run", "report"}},
+    {"experiments/report/page_plots.cpp", {"report"}},
+    {"experiments/report/results.cpp", {"convert"}},
     {"experiments/report/", {"run", "show", "compare", "quickstart", "bench", "quality"}},
 };
 
@@ -135,7 +137,7 @@ TEST(Messages, NameKeysByTheirPointers) {
 
 TEST(Messages, CommandsHaveTheirOwnOptions) {
   const std::map<std::string, Names> commands = options_of_commands();
-  EXPECT_EQ(commands.at("show"), (Names{"--format", "--json", "--set", "--sweep", "--tables"}));
+  EXPECT_EQ(commands.at("show"), (Names{"--across", "--by", "--figures", "--format", "--json", "--set", "--sweep", "--tables", "--where"}));
   EXPECT_TRUE(commands.at("run").contains("--plugin") && commands.at("run").contains("--set"));
   EXPECT_TRUE(commands.at("generate").contains("--top-k") && !commands.at("check").contains("--top-k"));
   EXPECT_GE(commands.size(), 10u);

@@ -95,6 +95,79 @@ std::vector<std::size_t> longest_of(const View& view) {
   return found;
 }
 
+// What each note of the main table means.
+constexpr const char* kNotes =
+    "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
+    "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
+    "machine "
+    "varies; 1 of 3 alternations: the sweep goes on, or was interrupted; no speeds: the run accepts a busy machine "
+    "(/measure/busy), so nothing that depends on times is shown; prompts alone: of a GPU's one alternation the "
+    "interval says how prompts vary, not the machine; "
+    "shares: a batch's queue cannot be run again with other prompts, so the interval resamples their shares of the "
+    "time and is too wide; "
+    "cold, warm: from which state a drafter or policy that learns was measured; "
+    "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
+    "of rows or pages; no draft: rounds that verified no draft, of all rounds, since the context of the drafter's "
+    "model is full (choose one with a longer context, or shorter outputs), the pool has no pages (raise "
+    "/engine/memory_mib), the step no rows (/engine/step_rows), the policy asked for none, the target had yet to "
+    "compute the states that the drafter reads (states), or the drafter had nothing, or was less sure than the "
+    "policy's confidence; alternations differ: a side did not do the same again though its draws were equal; two "
+    "speeds: steps that do the same took two different times; short: "
+    "places "
+    "were all taken for less than three quarters of the time; open loop: requests arrive at a rate, which caps "
+    "tok/s, so there is no speedup (table load)";
+
+std::vector<Column> main_columns() {
+  return {{.title = "alpha",
+           .name = "alpha",
+           .meaning = "accepted / tested draft tokens, up to the first rejection",
+           .kind = Kind::interval,
+           .brief = true,
+           .better = 1},
+          {.title = "accept",
+           .name = "accept_rate",
+           .meaning = "accepted / drafted tokens",
+           .kind = Kind::interval,
+           .brief = true,
+           .spare = true,
+           .better = 1},
+          {.title = "tau",
+           .name = "tau",
+           .meaning = "tokens emitted per target forward",
+           .kind = Kind::interval,
+           .brief = true,
+           .better = 1},
+          {.title = "theory",
+           .name = "tau_theory",
+           .meaning =
+               "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
+               "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i",
+           .spare = true},
+          {.title = "tok/s",
+           .name = "tokens_per_second",
+           .meaning = "tokens per second end to end, with speculation",
+           .kind = Kind::interval,
+           .brief = true,
+           .better = 1},
+          {.title = "plain",
+           .name = "baseline_tokens_per_second",
+           .meaning = "the same without speculation",
+           .spare = true},
+          {.title = "steady",
+           .name = "steady_speedup",
+           .meaning = "speedup while all places of the batch were taken, without filling and draining",
+           .kind = Kind::interval,
+           .brief = true,
+           .spare = true,
+           .better = 1},
+          {.title = "speedup [95 %]",
+           .name = "speedup",
+           .meaning = "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
+           .kind = Kind::interval,
+           .better = 1},
+          {.title = "notes", .name = "notes", .meaning = kNotes, .kind = Kind::text, .spare = true}};
+}
+
 }  // namespace
 
 std::string kind_of(const std::string& promise) { return promise.substr(0, promise.find_first_of(",:")); }
@@ -105,76 +178,7 @@ std::string standing(const Interval& speedup) {
 }
 
 Table main_table(const View& view) {
-  Table table = with_axes(
-      view, "Acceptance and speed",
-      {{.title = "alpha",
-        .name = "alpha",
-        .meaning = "accepted / tested draft tokens, up to the first rejection",
-        .kind = Kind::interval,
-        .brief = true,
-        .better = 1},
-       {.title = "accept",
-        .name = "accept_rate",
-        .meaning = "accepted / drafted tokens",
-        .kind = Kind::interval,
-        .brief = true,
-        .spare = true,
-        .better = 1},
-       {.title = "tau",
-        .name = "tau",
-        .meaning = "tokens emitted per target forward",
-        .kind = Kind::interval,
-        .brief = true,
-        .better = 1},
-       {.title = "theory",
-        .name = "tau_theory",
-        .meaning =
-            "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
-            "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i",
-        .spare = true},
-       {.title = "tok/s",
-        .name = "tokens_per_second",
-        .meaning = "tokens per second end to end, with speculation",
-        .kind = Kind::interval,
-        .brief = true,
-        .better = 1},
-       {.title = "plain",
-        .name = "baseline_tokens_per_second",
-        .meaning = "the same without speculation",
-        .spare = true},
-       {.title = "steady",
-        .name = "steady_speedup",
-        .meaning = "speedup while all places of the batch were taken, without filling and draining",
-        .kind = Kind::interval,
-        .brief = true,
-        .spare = true,
-        .better = 1},
-       {.title = "speedup [95 %]",
-        .name = "speedup",
-        .meaning = "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
-        .kind = Kind::interval,
-        .better = 1},
-       {"notes", "notes",
-        "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
-        "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
-        "machine "
-        "varies; 1 of 3 alternations: the sweep goes on, or was interrupted; no speeds: the run accepts a busy machine "
-        "(/measure/busy), so nothing that depends on times is shown; prompts alone: of a GPU's one alternation the "
-        "interval says how prompts vary, not the machine; "
-        "shares: a batch's queue cannot be run again with other prompts, so the interval resamples their shares of the "
-        "time and is too wide; "
-        "cold, warm: from which state a drafter or policy that learns was measured; "
-        "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
-        "of rows or pages; no draft: rounds that verified no draft, of all rounds, since the context of the drafter's "
-        "model is full (choose one with a longer context, or shorter outputs), the pool has no pages (raise "
-        "/engine/memory_mib), the step no rows (/engine/step_rows), the policy asked for none, the target had yet to "
-        "compute the states that the drafter reads (states), or the drafter had nothing, or was less sure than the "
-        "policy's confidence; alternations differ: a side did not do the same again though its draws were equal; two "
-        "speeds: steps that do the same took two different times; short: "
-        "places "
-        "were all taken for less than three quarters of the time; open loop: requests arrive at a rate, which caps "
-        "tok/s, so there is no speedup (table load)",
-        Kind::text, true}});
+  Table table = with_axes(view, "Acceptance and speed", main_columns());
   table.note = view.origin();
   for (std::size_t i = 0; i < view.cells.size(); ++i) {
     const Summary& s = view.cells[i];

@@ -83,8 +83,7 @@ class Terminal(InFolder):
             line["run"]["drafter"] = {"name": name}
             line["run"]["target"]["model"] = f"{name}/model"
             line["machine"]["cpu"] = line["commit"] = line["promise"] = HOSTILE
-        failed = {key: value for key, value in lines[3].items() if key != "repeats"}
-        lines[3] = {**failed, "error": f"because {HOSTILE}"}
+        lines[3].update(repeats=[], error=f"because {HOSTILE}")
         lines = [self.keyed(line) for line in lines]
         path = self.here / "results.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))

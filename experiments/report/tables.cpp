@@ -165,7 +165,7 @@ std::vector<Column> main_columns() {
            .meaning = "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
            .kind = Kind::interval,
            .better = 1},
-          {.title = "notes", .name = "notes", .meaning = kNotes, .kind = Kind::text, .spare = true}};
+          {.title = "notes", .name = "notes", .meaning = kNotes, .kind = Kind::text, .whole = true}};
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ class Terminal(InFolder):
         for form in ("csv", "json"):  # for programs: unchanged in a file, escaped on a terminal
             self.expect_no_control(self.on_terminal("show", results, "--format", form), "\\u001b[2J")
         self.assertIn("\x1b[2J", self.piped("show", results, "--format", "csv")[0])
-        self.assertIn(HOSTILE, {cell["axes"]["/drafter/name"] for cell in
+        self.assertIn(HOSTILE, {cell["run"]["drafter"]["name"] for cell in
                                 json.loads(self.piped("show", results, "--json")[0])["cells"]})
 
     def test_sentences_show_control_characters(self):

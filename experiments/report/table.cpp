@@ -105,26 +105,14 @@ std::string terminal_row(const Table& table, const std::vector<int>& widths, con
   return found;
 }
 
-std::string markdown_text(const std::string& text) {
-  std::string found;
-  for (const char c : text) found += c == '|' ? "\\|" : std::string(1, c);
-  return found;
-}
-
-bool is_number(const std::string& text) {
-  double x = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  return error == std::errc() && end == text.data() + text.size();
-}
+std::string markdown_text(const std::string& text) { return replaced(text, {{'|', "\\|"}}); }
 
 // What a spreadsheet would take for a formula gets an apostrophe; "-", an unknown value, is empty.
 std::string csv_text(std::string text) {
   if (text == "-") return "";
-  if (text.find_first_of("=+-@\t\r") == 0 && !is_number(text)) text.insert(0, "'");
+  if (text.find_first_of("=+-@\t\r") == 0 && !number_in(text)) text.insert(0, "'");
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
+  return "\"" + replaced(text, {{'"', "\"\""}}) + "\"";
 }
 
 std::string csv_cell(const Cell& cell, Column::Kind kind) {
@@ -136,6 +124,12 @@ std::string csv_cell(const Cell& cell, Column::Kind kind) {
 }
 
 }  // namespace
+
+std::optional<double> number_in(const std::string& text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(x) : std::nullopt;
+}
 
 std::string exact_number(double x) {
   if (!std::isfinite(x)) return "";

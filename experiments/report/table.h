@@ -1,5 +1,6 @@
 // A table of cells and its formats: terminal, Markdown, LaTeX, CSV. This module must not know what the cells mean.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ std::string legend(const std::vector<Table>& tables, int width, bool markdown);
 
 // Text that LaTeX prints as it is.
 std::string latex_text(const std::string& text);
+// The number that a whole text is.
+std::optional<double> number_in(const std::string& text);
 // The shortest decimal that reads back as the same number; empty where it is not finite.
 std::string exact_number(double x);
 

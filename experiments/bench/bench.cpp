@@ -9,7 +9,7 @@
 
 #include "experiments/bench/bench_bars.h"
 #include "experiments/bench/weight_stream.h"
-#include "experiments/report/bench_file.h"
+#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "foretoken_version.h"

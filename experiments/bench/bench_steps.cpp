@@ -8,7 +8,7 @@
 #include "experiments/bench/bench_alone.h"
 #include "experiments/bench/bench_scenarios.h"
 #include "experiments/bench/scenario_bars.h"
-#include "experiments/report/bench_file.h"
+#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/terminal.h"

@@ -10,7 +10,6 @@
 #include "experiments/program/commands.h"
 #include "experiments/program/option_values.h"
 #include "experiments/report/check_report.h"
-#include "experiments/report/shell_word.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/workload.h"
 #include "framework/components/plugin.h"

@@ -13,7 +13,6 @@
 #include "experiments/program/sweep_choice.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/compressed.h"
-#include "experiments/report/merge.h"
 #include "experiments/report/results.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"

@@ -12,7 +12,7 @@
 #include "experiments/quality/blocks.h"
 #include "experiments/quality/documents.h"
 #include "experiments/quality/quality_report.h"
-#include "experiments/report/bench_file.h"
+#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "experiments/report/statistics.h"
 
 namespace foretoken {
 namespace {
-
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // A sum of many terms, in blocks: alone, 128k of them lose 1e-12 of it, which is much of a small divergence.
 class BlockSum {

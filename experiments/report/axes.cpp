@@ -11,10 +11,6 @@ namespace {
 using nlohmann::json;
 
 std::string without_last(const std::string& pointer) { return pointer.substr(0, pointer.rfind('/')); }
-bool within(const std::string& pointer, const std::string& parent) {
-  return pointer == parent || pointer.starts_with(parent + "/");
-}
-
 int rank_of(const std::string& pointer) {
   static const std::vector<std::string> kGroups = {"/target",   "/drafter", "/verifier",
                                                    "/sampling", "/engine",  "/workload"};
@@ -139,6 +135,10 @@ std::string title_of(const std::string& pointer) {
 }
 
 }  // namespace
+
+bool within(const std::string& pointer, const std::string& parent) {
+  return pointer == parent || pointer.starts_with(parent + "/");
+}
 
 std::string group_of(const std::string& pointer) { return pointer.substr(1, pointer.find('/', 1) - 1); }
 

@@ -4,7 +4,8 @@
 #include <map>
 #include <set>
 
-#include "experiments/report/matched_runs.h"
+#include "experiments/report/report.h"
+#include "experiments/report/selection.h"
 #include "experiments/report/tables.h"
 #include "experiments/report/terminal.h"
 #include "kernels/error.h"
@@ -14,6 +15,80 @@ namespace {
 
 using nlohmann::json;
 using Kind = Column::Kind;
+
+struct RunPair {
+  const Summary *a, *b;
+};
+
+struct MatchedRuns {
+  std::vector<Summary> a, b;
+  std::vector<RunPair> pairs = {};
+  std::vector<const Summary*> only_a = {}, only_b = {};
+  std::string apart = {};            // if no run matches: fields that differ in all runs
+  std::vector<json> documents = {};  // all runs, without what is ignored
+};
+
+using LeavesOfRun = std::map<std::string, json>;  // the leaves of a run by their pointers
+
+std::vector<LeavesOfRun> fields_of(const std::vector<Summary>& side, const std::vector<std::string>& ignored) {
+  std::vector<LeavesOfRun> found;
+  for (const Summary& summary : side) {
+    const json leaves = summary.run().flatten();
+    found.emplace_back();
+    for (const auto& [pointer, value] : leaves.items())
+      if (std::ranges::none_of(ignored, [&p = pointer](const std::string& parent) { return within(p, parent); }))
+        found.back()[pointer] = value;
+  }
+  return found;
+}
+
+// Fields that have no value in common on both sides: they keep all runs from matching.
+std::string differing_everywhere(const std::vector<LeavesOfRun>& a, const std::vector<LeavesOfRun>& b) {
+  std::map<std::string, std::pair<std::set<json>, std::set<json>>> values;
+  for (const LeavesOfRun& run : a)
+    for (const auto& [pointer, value] : run) values[pointer].first.insert(value);
+  for (const LeavesOfRun& run : b)
+    for (const auto& [pointer, value] : run) values[pointer].second.insert(value);
+  std::string found;
+  for (const auto& [pointer, sides] : values)
+    if (std::ranges::none_of(sides.first, [&s = sides](const json& value) { return s.second.contains(value); }))
+      found += (found.empty() ? "" : ",") + pointer;
+  return found;
+}
+
+// Two runs match if their documents agree except for /measure and the ignored fields. An ignored field that no run has,
+// or ignored fields without which two runs of one side would be equal, are an Error.
+MatchedRuns match_runs(const std::vector<Result>& lines_a, const std::vector<Result>& lines_b,
+                       const CompareOptions& options) {
+  MatchedRuns found{.a = summarize(lines_a), .b = summarize(lines_b)};
+  std::vector<json> runs;
+  for (const auto* side : {&found.a, &found.b})
+    for (const Summary& summary : *side) runs.push_back(summary.run());
+  std::vector<std::string> ignored = {"/measure"};
+  for (const std::string& pointer : options.ignore) {
+    expect_known(runs, pointer, "so it cannot be ignored");  // it would have no effect
+    ignored.push_back(pointer);
+  }
+  const std::vector<LeavesOfRun> fields_a = fields_of(found.a, ignored), fields_b = fields_of(found.b, ignored);
+  for (const auto& [fields, name] : {std::pair(&fields_a, options.name_a), std::pair(&fields_b, options.name_b)}) {
+    if (std::set<LeavesOfRun>(fields->begin(), fields->end()).size() < fields->size())
+      throw Error("two runs of " + name + " differ only in what is ignored; ignore less");
+    for (const LeavesOfRun& leaves : *fields) found.documents.push_back(json(leaves).unflatten());
+  }
+  for (const Summary& b : found.b) found.only_b.push_back(&b);
+  for (std::size_t i = 0; i < found.a.size(); ++i) {
+    const auto same = std::ranges::find(fields_b, fields_a[i]);
+    if (same == fields_b.end()) {
+      found.only_a.push_back(&found.a[i]);
+      continue;
+    }
+    found.pairs.push_back({&found.a[i], &found.b[std::size_t(same - fields_b.begin())]});
+    std::erase(found.only_b, found.pairs.back().b);
+  }
+  if (found.pairs.empty() && !fields_a.empty() && !fields_b.empty())
+    found.apart = differing_everywhere(fields_a, fields_b);
+  return found;
+}
 
 struct Figure {
   const char *name, *title, *meaning;
@@ -97,13 +172,13 @@ struct Ratios {
   }
 };
 
-void add_figures(const RunPair& pair, const Ratios& ratios, std::size_t i, Row& row) {
+void add_figures(const RunPair& pair, const Ratios& ratios, std::size_t i, bool all, Row& row) {
   for (std::size_t f = 0; f < std::size(kFigures); ++f) {
     const Figure& figure = kFigures[f];
     const int clear = ratios.of[f][i].against(1);
     row.cells.push_back(Cell::of(pair.a->*figure.interval, figure.digits));
     row.cells.push_back(Cell::of(pair.b->*figure.interval, figure.digits, clear > 0 ? "↑" : clear < 0 ? "↓" : " "));
-    row.cells.push_back(Cell::of(ratios.of[f][i], 3));
+    if (all || f == kSpeedup) row.cells.push_back(Cell::of(ratios.of[f][i], 3));
   }
 }
 
@@ -119,28 +194,37 @@ void add_memory(const std::vector<RunPair>& pairs, Table& table) {
       for (const Summary* side : {pairs[i].a, pairs[i].b}) row.cells.push_back(Cell::of(megabytes(side), 1));
 }
 
-void add_columns(const Figure& figure, Table& table) {
+// Only the ratio of the speedups is for people, and it alone has an interval there.
+void add_columns(const Figure& figure, bool all, Table& table) {
   const std::string name = figure.name;
-  table.columns.push_back({figure.title + std::string(" A"), name + "_a", figure.meaning, Kind::interval});
-  table.columns.push_back({"B", name + "_b",
-                           name == "speedup" ? "the same of B; ↑ ↓ where the interval of B/A leaves 1 out" : "",
-                           Kind::interval});
-  table.columns.push_back({"B/A [95 %]", name + "_ratio",
-                           "ratio of the speedups, with the interval of a bootstrap that resamples the prompts of both "
-                           "sides together and the alternations of each; all rows' intervals hold together in 95 of "
-                           "100 cases",
-                           Kind::interval});
+  table.columns.push_back({.title = figure.title + std::string(" A"),
+                           .name = name + "_a",
+                           .meaning = figure.meaning,
+                           .kind = Kind::interval,
+                           .brief = true});
+  table.columns.push_back(
+      {.title = "B",
+       .name = name + "_b",
+       .meaning = name == "speedup" ? "the same of B; ↑ ↓ where the interval of B/A leaves 1 out" : "",
+       .kind = Kind::interval,
+       .brief = true});
+  if (all || name == "speedup")
+    table.columns.push_back({"B/A [95 %]", name + "_ratio",
+                             "ratio of the speedups, with the interval of a bootstrap that resamples the prompts of "
+                             "both sides together and the alternations of each; all rows' intervals hold together in "
+                             "95 of 100 cases",
+                             Kind::interval});
 }
 
 Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vector<RunPair>& pairs,
-                  const Ratios& ratios) {
+                  const Ratios& ratios, bool all) {
   Table table;
   table.title = "A and B, run by run";
   table.columns = axes.table_columns();
   const bool mixed =
       std::ranges::any_of(pairs, [&](const RunPair& p) { return promises(p) != kind_of(pairs[0].a->promise); });
   if (mixed) table.columns.push_back({"output", "promise", "what the verifiers of A and B promise", Kind::text});
-  for (const Figure& figure : kFigures) add_columns(figure, table);
+  for (const Figure& figure : kFigures) add_columns(figure, all, table);
   const bool incomplete =
       std::ranges::any_of(pairs, [](const RunPair& p) { return p.a->failed_requests > 0 || p.b->failed_requests > 0; });
   if (incomplete) {
@@ -151,7 +235,7 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
     const RunPair& pair = pairs[i];
     Row row{axes.cells(pair.a->run()), failure(pair), false};
     if (mixed) row.cells.push_back(Cell::of(promises(pair)));
-    if (row.sentence.empty()) add_figures(pair, ratios, i, row);
+    if (row.sentence.empty()) add_figures(pair, ratios, i, all, row);
     if (incomplete && row.sentence.empty())
       for (const Summary* side : {pair.a, pair.b}) row.cells.push_back(Cell::of(side->failed_requests, 0));
     table.rows.push_back(std::move(row));
@@ -163,23 +247,6 @@ Table pairs_table(const MatchedRuns& matching, const Axes& axes, const std::vect
                                         : "No run is on both sides: all differ in " + matching.apart +
                                               "; --ignore compares them anyway, if that makes sense.";
   return table;
-}
-
-// In tables for people only the ratio of the speedups is shown, and it alone has an interval.
-void narrow(Table& table) {
-  for (std::size_t i = table.columns.size(); i-- > 0;) {
-    const std::string& name = table.columns[i].name;
-    const bool ratio = name.ends_with("_ratio");
-    if (ratio && name == "speedup_ratio") continue;
-    for (Row& row : table.rows) {
-      if (i >= row.cells.size()) continue;
-      if (ratio)
-        row.cells.erase(row.cells.begin() + std::ptrdiff_t(i));
-      else if (Cell& cell = row.cells[i]; cell.kind == Cell::Kind::interval)
-        cell = Cell::of(cell.interval.value, cell.digits, cell.mark);
-    }
-    if (ratio) table.columns.erase(table.columns.begin() + std::ptrdiff_t(i));
-  }
 }
 
 std::string verdict(const std::vector<RunPair>& pairs, const Ratios& ratios) {
@@ -210,26 +277,24 @@ std::string origin_of(const std::vector<Summary>& side) {
   return view.origin() + (models.empty() ? "" : " " + models + ".");
 }
 
-std::string people(const MatchedRuns& matching, const Axes& axes, Table table, const std::string& verdict,
+std::string people(const MatchedRuns& matching, const Axes& axes, const Table& table, const std::string& verdict,
                    const CompareOptions& options) {
   const bool markdown = options.format == "markdown";
   const std::string end = markdown ? "\n\n" : "\n", item = markdown ? "- " : "  ";
   std::string found;
   if (!matching.a.empty()) found += one_line("A: " + options.name_a + ", " + origin_of(matching.a)) + end;
   if (!matching.b.empty()) found += one_line("B: " + options.name_b + ", " + origin_of(matching.b)) + end;
-  narrow(table);
   found += verdict + end;
-  std::map<std::string, int> changed;
-  for (const RunPair& pair : matching.pairs)
+  std::map<std::string, int> changed, outputs;
+  for (const RunPair& pair : matching.pairs) {
     for (const std::string& path : changed_sources(pair)) ++changed[path];
-  for (const auto& [path, runs] : changed)
-    found += "Other contents in B than in A: " + one_line(path) + " (" + std::to_string(runs) +
-             (runs == 1 ? " run)." : " runs).") + end;
-  std::map<std::string, int> outputs;
-  for (const RunPair& pair : matching.pairs)
     for (const std::string& side : changed_outputs(pair)) ++outputs[side];
+  }
+  const auto counted = [](int runs) { return std::to_string(runs) + (runs == 1 ? " run" : " runs"); };
+  for (const auto& [path, runs] : changed)
+    found += "Other contents in B than in A: " + one_line(path) + " (" + counted(runs) + ")." + end;
   for (const auto& [side, runs] : outputs)
-    found += "Other outputs in B than in A (" + side + ") of " + std::to_string(runs) + (runs == 1 ? " run" : " runs") +
+    found += "Other outputs in B than in A (" + side + ") of " + counted(runs) +
              ", though run and device are the same." + end;
   found += (markdown ? "" : "\n") + (markdown ? table.markdown() : table.terminal(options.width)) + "\n";
   for (const auto& [alone, side] :
@@ -293,9 +358,9 @@ std::string comparison(const std::vector<Result>& a, const std::vector<Result>& 
   for (const std::size_t i : axes.order(both)) pairs.push_back(matching.pairs[i]);
   const Ratios ratios(pairs);
   if (options.format == "json") return programs(matching, pairs, ratios);
-  Table table = pairs_table(matching, axes, pairs, ratios);
-  return options.format == "csv" ? table.csv()
-                                 : people(matching, axes, std::move(table), verdict(pairs, ratios), options);
+  const bool csv = options.format == "csv";
+  const Table table = pairs_table(matching, axes, pairs, ratios, csv);
+  return csv ? table.csv() : people(matching, axes, table.brief(), verdict(pairs, ratios), options);
 }
 
 }  // namespace

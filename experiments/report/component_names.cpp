@@ -1,8 +1,7 @@
-#include "experiments/report/component_names.h"
-
 #include <algorithm>
 #include <cstdio>
 
+#include "experiments/report/axes.h"
 #include "framework/model/model_choice.h"
 #include "kernels/error.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
@@ -25,89 +26,63 @@ constexpr std::uint64_t kXzMemory = 128 << 20;  // bytes: `xz -9e` takes 65 MiB,
 
 enum class State { more, end, cut, damaged, too_much_memory };
 
-// Files may hold several members, one after another.
-class Decoder {
- public:
-  virtual ~Decoder() = default;
-  virtual void begin_member() = 0;
-  // Decodes from the beginning of `in` into that of `out`, and shortens both by what was used.
-  virtual State decode(std::string_view& in, std::span<char>& out) = 0;
-  virtual void skip_padding(std::string_view&) {}
-};
+// Decodes one member from the beginning of `in` into that of `out`, and shortens both by what was used.
+using Decoder = std::function<State(std::string_view& in, std::span<char>& out)>;
 
-class Gzip final : public Decoder {
- public:
-  Gzip() {
-    if (inflateInit2(&stream_, kGzipAlone) != Z_OK) throw std::bad_alloc();
-  }
-  ~Gzip() override { inflateEnd(&stream_); }
-  Gzip(const Gzip&) = delete;
-
-  void begin_member() override { inflateReset(&stream_); }
-
-  State decode(std::string_view& in, std::span<char>& out) override {
+Decoder gzip() {
+  const std::shared_ptr<z_stream> stream(new z_stream{}, [](z_stream* s) {
+    inflateEnd(s);
+    delete s;
+  });
+  if (inflateInit2(stream.get(), kGzipAlone) != Z_OK) throw std::bad_alloc();
+  return [stream](std::string_view& in, std::span<char>& out) {
     const auto given = uInt(std::min(in.size(), std::size_t(std::numeric_limits<uInt>::max())));
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));  // zlib only reads it
-    stream_.avail_in = given;
-    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream_.avail_out = uInt(out.size());
-    const int code = inflate(&stream_, Z_NO_FLUSH);
-    in.remove_prefix(given - stream_.avail_in);
-    out = out.last(stream_.avail_out);
+    stream->next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));  // zlib only reads it
+    stream->avail_in = given;
+    stream->next_out = reinterpret_cast<Bytef*>(out.data());
+    stream->avail_out = uInt(out.size());
+    const int code = inflate(stream.get(), Z_NO_FLUSH);
+    in.remove_prefix(given - stream->avail_in);
+    out = out.last(stream->avail_out);
     if (code == Z_MEM_ERROR) throw std::bad_alloc();
     if (code == Z_BUF_ERROR) return State::cut;
     return code == Z_OK ? State::more : code == Z_STREAM_END ? State::end : State::damaged;
-  }
+  };
+}
 
- private:
-  z_stream stream_{};
-};
-
-// One stream of the format at a time, not LZMA_CONCATENATED, which calls bytes behind a stream damage.
-class Xz final : public Decoder {
- public:
-  Xz() = default;
-  ~Xz() override { lzma_end(&stream_); }
-  Xz(const Xz&) = delete;
-
-  void begin_member() override {
-    if (lzma_stream_decoder(&stream_, kXzMemory, 0) != LZMA_OK) throw std::bad_alloc();
-  }
-
-  State decode(std::string_view& in, std::span<char>& out) override {
-    stream_.next_in = reinterpret_cast<const std::uint8_t*>(in.data());
-    stream_.avail_in = in.size();
-    stream_.next_out = reinterpret_cast<std::uint8_t*>(out.data());
-    stream_.avail_out = out.size();
-    const lzma_ret code = lzma_code(&stream_, LZMA_RUN);
-    in.remove_prefix(in.size() - stream_.avail_in);
-    out = out.last(stream_.avail_out);
+// Not LZMA_CONCATENATED, which calls bytes behind a stream damage.
+Decoder xz() {
+  const std::shared_ptr<lzma_stream> stream(new lzma_stream(LZMA_STREAM_INIT), [](lzma_stream* s) {
+    lzma_end(s);
+    delete s;
+  });
+  if (lzma_stream_decoder(stream.get(), kXzMemory, 0) != LZMA_OK) throw std::bad_alloc();
+  return [stream](std::string_view& in, std::span<char>& out) {
+    stream->next_in = reinterpret_cast<const std::uint8_t*>(in.data());
+    stream->avail_in = in.size();
+    stream->next_out = reinterpret_cast<std::uint8_t*>(out.data());
+    stream->avail_out = out.size();
+    const lzma_ret code = lzma_code(stream.get(), LZMA_RUN);
+    in.remove_prefix(in.size() - stream->avail_in);
+    out = out.last(stream->avail_out);
     if (code == LZMA_MEM_ERROR) throw std::bad_alloc();
     if (code == LZMA_BUF_ERROR) return State::cut;
     if (code == LZMA_MEMLIMIT_ERROR) return State::too_much_memory;
     return code == LZMA_OK ? State::more : code == LZMA_STREAM_END ? State::end : State::damaged;
-  }
-
-  void skip_padding(std::string_view& in) override {  // which the format allows, in units of four bytes
-    while (in.starts_with("\0\0\0\0"sv)) in.remove_prefix(4);
-  }
-
- private:
-  lzma_stream stream_ = LZMA_STREAM_INIT;
-};
-
-template <class D> std::unique_ptr<Decoder> made() { return std::make_unique<D>(); }
+  };
+}
 
 struct Format {
   std::string_view magic;  // the first bytes of a member
   std::string_view ending;
   std::string packs, unpacks;  // its tools
-  std::unique_ptr<Decoder> (*decoder)();
+  Decoder (*decoder)();
+  std::string_view padding;  // that may stand between members; empty: none
 };
 
 const std::array<Format, 2>& formats() {
   static const std::array<Format, 2> known{
-      {{"\x1f\x8b", ".gz", "gzip", "gunzip", made<Gzip>}, {"\3757zXZ\0"sv, ".xz", "xz", "unxz", made<Xz>}}};
+      {{"\x1f\x8b", ".gz", "gzip", "gunzip", gzip, ""}, {"\3757zXZ\0"sv, ".xz", "xz", "unxz", xz, "\0\0\0\0"sv}}};
   return known;
 }
 
@@ -125,24 +100,24 @@ std::string sentence(State state, const Format& format) {
          " cannot restore its text; copy it again, or restore it with git checkout";
 }
 
-void add_member(std::string& text, std::string_view& left, Decoder& decoder, const Format& format,
-                const std::string& who, std::size_t most) {
+void add_member(std::string& text, std::string_view& left, const Format& format, const std::string& who,
+                std::size_t most) {
   if (!left.starts_with(format.magic))
     throw Error(who + " has other bytes after its compressed text; compress the text alone, with " + format.packs);
-  decoder.begin_member();
+  const Decoder decode = format.decoder();
   State state = State::more;
   while (state == State::more) {
     const std::size_t size = text.size();
     text.resize(size + kPiece);
     std::span<char> room(text.data() + size, kPiece);
-    state = decoder.decode(left, room);
+    state = decode(left, room);
     text.resize(text.size() - room.size());
     if (text.size() > most)
       throw Error(who + " unpacks to more than " + std::to_string(most >> 20) +
                   " MiB, which no file of results has; unpack it with " + format.unpacks + ", and name a part of it");
   }
   if (state != State::end) throw Error(who + sentence(state, format));
-  decoder.skip_padding(left);
+  while (!format.padding.empty() && left.starts_with(format.padding)) left.remove_prefix(format.padding.size());
 }
 
 }  // namespace
@@ -156,9 +131,8 @@ bool has_compressed_name(const std::filesystem::path& file) {
 std::string decompress(std::string_view bytes, const std::string& who, std::size_t most) {
   const Format* const format = format_of(bytes);
   if (!format) throw std::invalid_argument(who + " is not compressed");
-  const auto decoder = format->decoder();
   std::string text;
-  while (!bytes.empty()) add_member(text, bytes, *decoder, *format, who, most);
+  while (!bytes.empty()) add_member(text, bytes, *format, who, most);
   return text;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "experiments/report/divide.h"
+#include "experiments/report/statistics.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -45,7 +45,7 @@ void add_requests(const SideRecord& measured, int repeat, Prompts& side, Experim
 
 }  // namespace
 
-Experiment read_experiment(const std::vector<Alternation>& repeats, int places) {
+Experiment read_experiment(const std::vector<Alternation>& repeats, int slots) {
   Experiment found;
   found.repeats = int(repeats.size());
   for (int r = 0; r < found.repeats; ++r) {
@@ -63,11 +63,34 @@ Experiment read_experiment(const std::vector<Alternation>& repeats, int places) 
   if (found.speculative.empty() || prompts(found.speculative).size() != found.speculative.size() ||
       prompts(found.speculative) != prompts(found.baseline))
     throw Error("speculation and baseline did not serve the same prompts in every repeat");
-  if (places < 2) return found;
-  const auto fast = closed_loop_of(repeats, &Alternation::speculative, places),
-             plain = closed_loop_of(repeats, &Alternation::baseline, places);
+  if (slots < 2) return found;
+  const auto fast = closed_loop_of(repeats, &Alternation::speculative, slots),
+             plain = closed_loop_of(repeats, &Alternation::baseline, slots);
   if (fast && plain) found.queues = {*fast, *plain};
   return found;
+}
+
+Measurements rates(const Experiment& e, const std::vector<int>& prompts, const Window& w, bool over_baseline) {
+  Measurements measured(int(prompts.size()), e.repeats);
+  for (int i = 0; i < int(prompts.size()); ++i)
+    for (int r = 0; r < e.repeats; ++r) {
+      const Served &fast = e.speculative.at(prompts[i])[r], &plain = e.baseline.at(prompts[i])[r];
+      measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, 1, 1};
+      if (over_baseline) measured.at(i, r) = {fast.*w.tokens, fast.*w.seconds, plain.*w.tokens, plain.*w.seconds};
+    }
+  return measured;
+}
+
+WholeRates::WholeRates(const Experiment& e, const std::vector<int>& prompts)
+    : speedup(rates(e, prompts, kEndToEnd, true)),
+      tokens_per_second(rates(e, prompts, kEndToEnd, false)),
+      steady_speedup(rates(e, prompts, kSteady, true)) {
+  if (!e.queues) return;
+  const ServedAgain fast = served_again(e.queues->speculative), plain = served_again(e.queues->baseline);
+  tokens_per_second.again = fast.whole;
+  for (std::size_t b = 0; b < fast.whole.size(); ++b)
+    speedup.again.push_back(fast.whole[b] - plain.whole[b]),
+        steady_speedup.again.push_back(fast.steady[b] - plain.steady[b]);
 }
 
 }  // namespace foretoken

@@ -13,4 +13,8 @@ MachineInfo host_of();
 MachineInfo machine_of(const Backend& backend);
 std::string utc_now();  // "2026-11-21T08:00:00Z"
 
+// The driver, the power limit and the clocks of now of the GPU at this PCI address, as "0000:01:00.0". What the library
+// does not say is left out, as all of it is where there is no library, or no such GPU.
+void add_gpu_state(const std::string& address, MachineInfo& machine);
+
 }  // namespace foretoken

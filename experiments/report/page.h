@@ -1,6 +1,8 @@
 // Stored results as one HTML page: the output of `foretoken report`. The page holds all that it shows and loads
 // nothing. This module must not know how the page draws: that is in page/.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -41,6 +43,61 @@ nlohmann::json page_payload(const View& view, const PageFiles& files);
 // The plots; a pointer that no run has, or a figure that there is not, is an Error that says which there are.
 nlohmann::json plots_json(const View& view, const PlotChoice& choice);
 
+// Panels of marks as the page draws them
+
+using Indices = std::vector<std::size_t>;
+
+// One mark of a plot. Where several have a place of their series, the first by `rank` is shown of those whose runs are.
+struct PlotMark {
+  double x = 0;
+  Interval y{};
+  double rank = 0;
+  Indices runs;
+  bool hollow = false;  // the output is not plain decoding's distribution
+  std::vector<std::string> text;
+};
+
+struct MarkSeries {
+  std::string name;
+  std::vector<PlotMark> marks;
+};
+struct Panel {
+  std::string title;
+  std::vector<MarkSeries> series;
+};
+
+// Panels in the order in which they are met, and their series.
+struct Panels {
+  std::vector<Panel> all;
+
+  void add(const std::string& panel, const std::string& series, PlotMark mark) {
+    if (!std::isfinite(mark.x) || !std::isfinite(mark.y.value)) return;
+    at(at(all, panel.empty() ? "all runs" : panel, &Panel::title).series, series, &MarkSeries::name)
+        .marks.push_back(std::move(mark));
+  }
+
+ private:
+  template <class T> static T& at(std::vector<T>& list, const std::string& name, std::string T::* key) {
+    const auto known = std::ranges::find(list, name, key);
+    if (known != list.end()) return *known;
+    list.emplace_back().*key = name;
+    return list.back();
+  }
+};
+
+struct ScaleKind {
+  std::string title;
+  bool discrete = false, octaves = false, from_zero = false;
+  std::vector<double> holds{};  // values that it must hold
+};
+
+nlohmann::json mark_json(const PlotMark& mark);
+
+// {title, x, y: scales, panels: [{title, series: [{name, points: [candidates of one point]}]}]}. `merged`: marks of a
+// series with one x are candidates for one point. All panels have the same scales.
+nlohmann::json figure_json(Panels panels, const std::string& title, const ScaleKind& x, const ScaleKind& y,
+                           bool merged);
+
 // Per condition the best method, and those that lose; and the same in two or three sentences. Empty without speedups.
 Table verdict_table(const View& view);
 std::vector<std::string> verdict_lines(const View& view);
@@ -59,5 +116,13 @@ bool is_page(std::string_view bytes);
 // Templates, styles and scripts in one text, with two marks for what follows from the results: made by the build from
 // page/ and d3.
 std::string_view page_template();
+
+// The document of a sweep with exactly these runs; null where they are not all combinations of their axes, or of
+// several programs or prompts. One run without axes is its own document.
+nlohmann::json sweep_document(const std::vector<Summary>& runs);
+
+// {"document": the sweep's or null, "lines": [{"text": a command, "meaning": what it does}]}, in the order in which
+// they are given.
+nlohmann::json repeating_commands(const View& view, const PageFiles& files);
 
 }  // namespace foretoken

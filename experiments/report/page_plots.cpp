@@ -5,7 +5,6 @@
 #include <set>
 
 #include "experiments/report/page.h"
-#include "experiments/report/page_figure.h"
 #include "experiments/report/selection.h"
 
 namespace foretoken {
@@ -13,9 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-using Indices = std::vector<std::size_t>;
 const std::string kPlain = "plain decoding";
-const Interval kNoInterval = Interval::unknown();
 
 // Draws the plots of one view: a name has one colour in all of them.
 class Plots {
@@ -126,14 +123,13 @@ class Plots {
   // A figure over a pointer. Without colour: methods; without columns: conditions. Points that this leaves together
   // show the best of their runs.
   json over(const std::string& id, const PlotChoice& c) {
-    const RunFigure& known = run_figure(c.y, "--y");
+    const int better = run_figure({}, c.y, "--y").better;
     std::vector<std::string> taken = {c.x};
     for (const std::string& pointer : {c.colour, c.columns})
       if (!pointer.empty()) taken.push_back(pointer);
     const Axes axes = axes_without(taken);
-    const bool policy = group_of(c.x) == "policy";
     Indices methods = without(axes, axes.methods(), taken), conditions = without(axes, axes.conditions(), taken);
-    if (!policy) std::erase_if(methods, [&](std::size_t i) { return group_of(axes.columns()[i].pointer) == "policy"; });
+    if (group_of(c.x) != "policy") methods = without_policy(axes, methods);
     const auto own = [&](const std::string& pointer, std::size_t i) {
       return Axes::of_pointers(runs_, {pointer}).label(runs_[i]);
     };
@@ -143,13 +139,11 @@ class Plots {
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       const Summary& s = view_.cells[i];
       if (s.failed()) continue;
-      const Cell cell = known.cell(s);
-      const Interval y = cell.kind == Cell::Kind::interval
-                             ? cell.interval
-                             : Interval{cell.interval.value, kNoInterval.low, kNoInterval.high};
+      const Cell cell = run_figure(s, c.y, "--y").cell;
+      const Interval y = cell.kind == Cell::Kind::interval ? cell.interval : Interval::of(cell.interval.value);
       const std::string panel = c.columns.empty() ? axes.label(runs_[i], conditions) : own(c.columns, i),
                         series = c.colour.empty() ? series_of(i, axes, methods) : own(c.colour, i);
-      const double x = number_at(i, c.x), rank = known.better < 0 ? -y.value : y.value;
+      const double x = number_at(i, c.x), rank = better < 0 ? -y.value : y.value;
       if (std::isfinite(x) && std::isfinite(y.value)) several |= !places.emplace(panel, series, x).second;
       panels.add(panel, series,
                  mark(i, x, y, rank, {c.y + " " + Cell::of(y, 3).shown(), "tau " + Cell::of(s.tau, 3).shown()}));
@@ -173,7 +167,7 @@ class Plots {
 
   json own(PlotChoice choice) {
     if (choice.y.empty()) choice.y = "speedup";
-    run_figure(choice.y, "--y");
+    (void)run_figure({}, choice.y, "--y");
     const std::vector<std::string> axes = plotted();
     if (choice.x.empty() && axes.empty())
       throw Error("these runs have no number to draw over: name one with --x, as /engine/batch");
@@ -182,9 +176,8 @@ class Plots {
          {std::pair(choice.x, "named by --x"), std::pair(choice.colour, "named by --colour"),
           std::pair(choice.columns, "named by --columns")})
       if (!pointer.empty()) expect_known(runs_, pointer, option);
-    const auto is_number = [&](std::size_t i) { return std::isfinite(number_at(i, choice.x)); };
     bool numbers = false;
-    for (std::size_t i = 0; i < runs_.size(); ++i) numbers |= is_number(i);
+    for (std::size_t i = 0; i < runs_.size(); ++i) numbers |= std::isfinite(number_at(i, choice.x));
     if (!numbers) throw Error("--x " + choice.x + " is no number in any run; name another pointer, as /engine/batch");
     json found = over("own", choice);
     if (found["figures"][0]["panels"].empty())
@@ -219,10 +212,9 @@ class Plots {
           const double y = rate ? at.rate : at.reached;
           const std::string counts = "accepted " + exact_number(at.accepted) + ", tested " + exact_number(at.tested) +
                                      ", drafted " + exact_number(at.drafted);
-          panels.add(
-              axes.label(runs_[i], axes.conditions()), series_of(i, axes, methods),
-              mark(i, at.position, {y, kNoInterval.low, kNoInterval.high}, double(view_.cells[i].positions.size()),
-                   {"position " + std::to_string(at.position) + ": " + Cell::of(y, 4).shown(), counts}));
+          panels.add(axes.label(runs_[i], axes.conditions()), series_of(i, axes, methods),
+                     mark(i, at.position, Interval::of(y), double(view_.cells[i].positions.size()),
+                          {"position " + std::to_string(at.position) + ": " + Cell::of(y, 4).shown(), counts}));
         }
       figures.push_back(
           figure(std::move(panels), title, {.title = "position in the draft", .discrete = true},
@@ -247,11 +239,10 @@ class Plots {
       const Phases& p = s.speculative.phases;
       if (s.failed() || !std::isfinite(p.total) || !(s.speculative.steps > 0)) continue;
       const auto ms = [&](double seconds) { return 1000 * seconds / s.speculative.steps; };
-      const double draft = p.draft_forward + p.draft_other;
       json parts = json::array();
       for (const auto& [name, seconds] :
-           {std::pair("draft", draft), std::pair("target", p.target_forward), std::pair("verify", p.verify),
-            std::pair("host", std::max(0.0, p.total - draft - p.target_forward - p.verify))})
+           {std::pair("draft", draft_seconds(p)), std::pair("target", p.target_forward), std::pair("verify", p.verify),
+            std::pair("host", std::max(0.0, host_seconds(p)))})
         parts.push_back({{"name", name}, {"ms", ms(seconds)}});
       rows.push_back({{"runs", {i}},
                       {"label", text_of(i)},
@@ -271,32 +262,33 @@ class Plots {
   // Plain decoding, which each run measured for itself: per panel and `key` the median.
   void add_plain(Panels& panels, const Indices& conditions, const std::string& key, const std::string& title,
                  const auto& point) const {
-    std::map<std::pair<std::string, std::string>, std::vector<PlotMark>> all;
-    std::vector<std::pair<std::string, std::string>> order;
+    struct Baselines {
+      std::string panel, at;
+      std::vector<double> xs, ys;
+      Indices runs;
+    };
+    std::vector<Baselines> all;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (view_.cells[i].failed()) continue;
       const auto [x, y] = point(view_.cells[i]);
       if (!std::isfinite(x) || !std::isfinite(y)) continue;
-      const std::pair at(view_.axes.label(runs_[i], conditions), value_text(told(runs_[i], key), {}));
-      if (!all.contains(at)) order.push_back(at);
-      all[at].push_back({x, {y, kNoInterval.low, kNoInterval.high}, 0, {i}, false, {}});
+      const std::string panel = view_.axes.label(runs_[i], conditions), at = value_text(told(runs_[i], key), {});
+      auto known = std::ranges::find_if(all, [&](const Baselines& b) { return b.panel == panel && b.at == at; });
+      if (known == all.end()) known = all.insert(known, {panel, at, {}, {}, {}});
+      known->xs.push_back(x);
+      known->ys.push_back(y);
+      known->runs.push_back(i);
     }
-    const auto median = [](std::vector<double> numbers) {
-      std::ranges::sort(numbers);
-      const std::size_t half = numbers.size() / 2;
-      return numbers.size() % 2 ? numbers[half] : (numbers[half - 1] + numbers[half]) / 2;
-    };
-    for (const auto& at : order) {
-      std::vector<double> xs, ys;
-      PlotMark found;
-      for (const PlotMark& mark : all[at]) {
-        xs.push_back(mark.x), ys.push_back(mark.y.value), found.runs.push_back(mark.runs[0]);
-      }
-      found.x = median(xs), found.y = {median(ys), kNoInterval.low, kNoInterval.high};
-      found.text = {kPlain + ", " + last_part(key) + " " + at.second +
-                        (xs.size() > 1 ? ", median of " + std::to_string(xs.size()) + " baselines" : ""),
-                    title + " " + Cell::of(found.y.value, 2).shown()};
-      panels.add(at.first, kPlain, std::move(found));
+    for (const Baselines& b : all) {
+      const double y = median(b.ys);
+      const std::string several = b.xs.size() > 1 ? ", median of " + std::to_string(b.xs.size()) + " baselines" : "";
+      panels.add(b.panel, kPlain,
+                 {median(b.xs),
+                  Interval::of(y),
+                  0,
+                  b.runs,
+                  false,
+                  {kPlain + ", " + last_part(key) + " " + b.at + several, title + " " + Cell::of(y, 2).shown()}});
     }
   }
 
@@ -317,7 +309,7 @@ class Plots {
       const auto [x, y] = rates(s.speculative);
       panels.add(
           axes.label(runs_[i], conditions), series_of(i, axes, methods),
-          mark(i, x, {y, kNoInterval.low, kNoInterval.high}, 0,
+          mark(i, x, Interval::of(y), 0,
                {Cell::of(x, 1).shown() + " tokens/s of one request", Cell::of(y, 1).shown() + " tokens/s of all"}));
     }
     return plot("pareto", "Throughput and speed of one request",
@@ -349,7 +341,7 @@ class Plots {
         if (s.failed() || !s.load) continue;
         const auto [x, y] = of(s, s.speculative);
         panels.add(axes.label(runs_[i], conditions), series_of(i, axes, methods),
-                   mark(i, x, {y, kNoInterval.low, kNoInterval.high}, -y,
+                   mark(i, x, Interval::of(y), -y,
                         {Cell::of(y, 2).shown() + " ms", Cell::of(s.load->speculative.served, 2).shown() + " of " +
                                                              Cell::of(x, 2).shown() + " requests/s served" +
                                                              (s.load->speculative.overloaded ? ", overload" : "")}));

@@ -6,31 +6,13 @@
 
 #include "experiments/report/selection.h"
 #include "experiments/report/tables.h"
+#include "framework/text/known_names.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 namespace {
 
 using nlohmann::json;
-
-const std::vector<std::string> kTables = {"main",    "theory", "positions", "categories", "load",
-                                          "latency", "phases", "memory",    "best"};
-
-std::string listed(const std::vector<std::string>& words) {
-  std::string found;
-  for (const std::string& word : words) found += (found.empty() ? "" : ", ") + word;
-  return found;
-}
-
-// The named tables, in the order of kTables.
-std::vector<std::string> chosen(const std::vector<std::string>& tables) {
-  expect_tables(tables);
-  if (tables.empty()) return kTables;
-  std::vector<std::string> names;
-  for (const std::string& name : kTables)
-    if (std::ranges::find(tables, name) != tables.end()) names.push_back(name);
-  return names;
-}
 
 // Every row names the model that ran, if it is not simply a directory's.
 Table naming_models(Table table, const View& view) {
@@ -43,16 +25,9 @@ Table naming_models(Table table, const View& view) {
 
 Table csv_table(const View& view, const ShowOptions& options) {
   if (options.tables.size() > 1)
-    throw Error("CSV holds one table: name one of " + listed(kTables) + ", or take --format json");
-  const std::string name = options.tables.empty() ? "main" : chosen(options.tables).front();
-  if (name == "main") return figures_table(view);
-  if (name == "theory") return theory_table(view);
-  if (name == "positions") return every_position_table(view);
-  if (name == "categories") return category_table(view, false);
-  if (name == "load") return every_load_table(view);
-  if (name == "latency") return latency_table(view);
-  if (name == "memory") return memory_table(view);
-  return name == "phases" ? phase_table(view) : best_table(view);
+    throw Error("CSV holds one table: name one of " + listed(names_of(table_kinds())) + ", or take --format json");
+  const std::string name = options.tables.empty() ? "main" : options.tables[0];
+  return std::ranges::find(table_kinds(), name, &TableKind::name)->csv(view);
 }
 
 // The axes of a run, by their pointers.
@@ -84,12 +59,11 @@ json names_json(const View& view, const json& run) {
 // All figures by their names in CSV; bounds under NAME_low and NAME_high.
 json values_json(const Summary& summary) {
   json found = json::object();
-  for (const RunFigure& figure : run_figures()) {
-    const Cell cell = figure.cell(summary);
-    found[figure.name] = cell.kind == Cell::Kind::text ? json(cell.text) : finite(cell.interval.value);
-    if (figure.kind != Column::Kind::interval) continue;
-    found[figure.name + "_low"] = finite(cell.interval.low);
-    found[figure.name + "_high"] = finite(cell.interval.high);
+  for (const auto& [name, cell, better] : run_figures(summary)) {
+    found[name] = cell.kind == Cell::Kind::text ? json(cell.text) : finite(cell.interval.value);
+    if (cell.kind != Cell::Kind::interval) continue;
+    found[name + "_low"] = finite(cell.interval.low);
+    found[name + "_high"] = finite(cell.interval.high);
   }
   return found;
 }
@@ -198,7 +172,9 @@ std::string report(const std::vector<Result>& lines, const ShowOptions& options)
   expect_tables(options.tables);
   if (std::ranges::find(kFormats, options.format) == kFormats.end())
     throw Error("unknown format '" + options.format + "': there are " + listed(kFormats));
-  const std::vector<Section> sections = sections_of(lines, options);
+  std::vector<Section> sections = sections_of(lines, options);
+  if (options.format == "csv")
+    for (Section& section : sections) section.view.mark_unfinished();
   if (options.format == "json") return json_text(sections, options);
   std::string found;
   std::vector<Table> all;
@@ -220,28 +196,17 @@ std::string report(const std::vector<Result>& lines, const ShowOptions& options)
 
 void expect_tables(const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    if (std::ranges::find(kTables, name) == kTables.end())
-      throw Error("unknown table '" + name + "': there are " + listed(kTables));
+    if (std::ranges::find(table_kinds(), name, &TableKind::name) == table_kinds().end())
+      throw Error("unknown table '" + name + "': there are " + listed(names_of(table_kinds())));
 }
 
-// Those without categories, drafts or several lengths have no content.
 std::vector<Table> shown_tables(const View& view, const std::vector<std::string>& names) {
+  expect_tables(names);
   std::vector<Table> tables;
-  for (const std::string& name : chosen(names)) {
-    if (name == "main") tables.push_back(main_table(view));
-    if (name == "theory") tables.push_back(theory_table(view));
-    if (name == "positions")
-      for (Table& table : position_tables(view))
-        if (table.columns.size() > view.columns().size()) tables.push_back(std::move(table));
-    if (name == "categories") tables.push_back(category_table(view, true));
-    if (name == "load")
-      for (Table& table : load_tables(view)) tables.push_back(std::move(table));
-    if (name == "latency") tables.push_back(latency_table(view));
-    if (name == "phases") tables.push_back(phase_table(view));
-    if (name == "memory") tables.push_back(memory_table(view));
-    if (name == "best" && !view.axes.of_policy().empty()) tables.push_back(best_table(view));
-  }
-  std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });
+  for (const TableKind& kind : table_kinds())
+    if (names.empty() || std::ranges::find(names, kind.name) != names.end())
+      for (Table& table : kind.shown(view))
+        if (!table.rows.empty()) tables.push_back(std::move(table));
   return tables;
 }
 

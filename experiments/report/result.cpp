@@ -1,13 +1,13 @@
 #include "experiments/report/result.h"
 
-#include "experiments/report/date.h"
-#include "experiments/report/result_fields.h"
+#include <chrono>
+#include <regex>
+
+#include "experiments/report/described.h"
 #include "kernels/error.h"
 
 namespace foretoken {
-
 using nlohmann::json;
-
 namespace {
 
 // What fields alone do not say.
@@ -26,8 +26,27 @@ void expect_whole(const Result& r) {
 
 }  // namespace
 
+bool is_date(std::string_view text) {
+  static const std::regex kForm(R"((\d{4})-(\d\d)-(\d\d)(T([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)Z)?)");
+  std::cmatch parts;
+  if (!std::regex_match(text.data(), text.data() + text.size(), parts, kForm)) return false;
+  const auto part = [&](int i) { return unsigned(std::stoi(parts[i])); };
+  return std::chrono::year_month_day(std::chrono::year(int(part(1))), std::chrono::month(part(2)),
+                                     std::chrono::day(part(3)))
+      .ok();
+}
+
+template <class V, Is<Result> T> void describe(V& v, T& t) {
+  v("schema", t.schema, "version of this schema");
+  v("run", t.run, "the complete run document, whose keys `foretoken keys` lists");
+  v("axes", t.axes, "values of the sweep's axes, by JSON pointer into the run");
+  describe(v, t.origin);
+  T::fields(v, t);
+}
+
 json to_json(const Result& result) { return described::written(result); }
 json to_json(const MachineInfo& machine) { return described::written(machine); }
+json to_json(const Phases& phases) { return described::written(phases); }
 json to_json(const SideRecord& side) { return described::written(side); }
 
 Result result_of(const json& line, const std::string& where) {

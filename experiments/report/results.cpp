@@ -1,18 +1,18 @@
 #include "experiments/report/results.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include <xxhash.h>
 
+#include "experiments/report/result.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
-
 using nlohmann::json;
-
 namespace {
 
 constexpr const char* kRemove = "; the line was edited or is damaged: remove it, and its run is measured again";
@@ -32,6 +32,22 @@ void check_result(const json& line, const std::string& where) {
     throw Error(where + ": a result line needs 'key' and 'run'" + kRemove);
   if (const std::string key = key_of(line["run"]); line["key"] != key)
     throw Error(where + ": 'key' is " + shown(line["key"]) + ", but that of its run is \"" + key + "\"" + kRemove);
+}
+
+LineKind bench_lines(const std::string& measured, const std::string& command) {
+  const std::string name = "lines with \"" + measured + "\" that `" + command + "` writes";
+  const auto check = [measured, name](const json& line, const std::string& where) {
+    const bool known = line.is_object() && line.contains(measured) && line.contains("machine") &&
+                       line["machine"].is_object() && line.contains("commit") && line["commit"].is_string();
+    if (!known) throw Error(where + ": this is not one of the " + name + "; name a file of these, or a new one");
+    if (const json date = line.value("date", json());
+        !date.is_null() && !(date.is_string() && is_date(std::string(date))))
+      throw Error(where + ": 'date' is " + shown(date) +
+                  ", but must be a date, as 2026-11-21T08:00:00Z; remove the line");
+  };
+  LineKind kind{name, {"commit", "date"}, "{\"commit\":\"", check};
+  kind.full = "make room and measure again: whole lines are kept";
+  return kind;
 }
 
 }  // namespace
@@ -93,6 +109,42 @@ void ResultsFile::note(const Result& result) {
     origins_.erase(result.key);
   else
     origins_[result.key] = result.origin;
+}
+
+bool MergedResults::add(Result result) {
+  const auto [place, fresh] = places_.try_emplace(result.key, lines_.size());
+  if (fresh) {
+    lines_.push_back(std::move(result));
+    return true;
+  }
+  Result& known = lines_[place->second];
+  if (to_json(result) == to_json(known)) return false;
+  const auto worth = [](const Result& r) { return r.failed() ? 0 : r.unfinished ? 1 : 2; };
+  // Dates sort as time does.
+  if (worth(result) == worth(known) ? result.date < known.date : worth(result) < worth(known)) return false;
+  known = std::move(result);
+  return true;
+}
+
+const Result* MergedResults::of(const std::string& key) const {
+  const auto found = places_.find(key);
+  return found == places_.end() ? nullptr : &lines_[found->second];
+}
+
+bool MergedResults::measured(const std::string& key) const {
+  const Result* const result = of(key);
+  return result && !result->failed() && damage_of(*result).empty();
+}
+
+BenchFile::BenchFile(const std::string& file, const std::string& measured, const std::string& command) {
+  if (file.empty()) return;
+  if (const auto folder = std::filesystem::absolute(file).parent_path(); !std::filesystem::is_directory(folder))
+    throw Error("the folder " + folder.string() + " of --results does not exist; make it, or name another file");
+  file_.emplace(file, bench_lines(measured, command));
+}
+
+void BenchFile::append(const json& line) {
+  if (file_) file_->append(line);
 }
 
 }  // namespace foretoken

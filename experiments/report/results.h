@@ -4,9 +4,12 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/report/json_lines.h"
 #include "experiments/report/result.h"
@@ -48,6 +51,37 @@ class ResultsFile {
   JsonLinesFile file_;
   std::map<std::string, Origin> origins_;  // by key
   std::set<std::string> discarded_;
+};
+
+class MergedResults {
+ public:
+  // Adds a line of results unless a newer one of its run is there, by "date"; of lines of one second the last counts.
+  // One of a run that is not finished counts only where there is no finished one, and a line with an error only where
+  // there is no other. Whether it was added; a line that is there already is not.
+  bool add(Result result);
+
+  // One line for each run, in the order in which the runs were met first.
+  const std::vector<Result>& lines() const { return lines_; }
+  // The line of a run, or null.
+  const Result* of(const std::string& key) const;
+  // Whether a run has a line without an error, from which figures can be made.
+  bool measured(const std::string& key) const;
+
+ private:
+  std::vector<Result> lines_;
+  std::map<std::string, std::size_t> places_;  // in lines_, by key
+};
+
+class BenchFile {
+ public:
+  // `file`: "" stores nothing. The file must be absent, empty, or have lines with a machine, a commit and the key
+  // `measured` ("products", "scenario", "soak" or "quality"), as `command` writes them; any other file is an Error and
+  // is not changed.
+  BenchFile(const std::string& file, const std::string& measured, const std::string& command = "foretoken bench");
+  void append(const nlohmann::json& line);
+
+ private:
+  std::optional<JsonLinesFile> file_;
 };
 
 }  // namespace foretoken

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "experiments/report/component_names.h"
-#include "experiments/report/merge.h"
+#include "experiments/report/axes.h"
+#include "experiments/report/results.h"
+#include "experiments/report/terminal.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 
@@ -18,11 +19,8 @@ constexpr std::size_t kListed = 12;  // values in a message
 void add_pointers(const json& value, const std::string& pointer, std::set<std::string>& found) {
   if (!pointer.empty()) found.insert(pointer);
   if (!value.is_structured()) return;
-  for (const auto& [key, inner] : value.items()) {
-    std::string escaped;
-    for (const char c : key) escaped += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-    add_pointers(inner, pointer + "/" + escaped, found);
-  }
+  for (const auto& [key, inner] : value.items())
+    add_pointers(inner, pointer + "/" + replaced(key, {{'~', "~0"}, {'/', "~1"}}), found);
 }
 
 // "1, 4, 16", as a condition takes them; of many the first.

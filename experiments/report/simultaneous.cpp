@@ -6,7 +6,6 @@
 #include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/normal.hpp>
 
-#include "experiments/report/levels.h"
 #include "experiments/report/statistics.h"
 #include "kernels/philox.h"
 

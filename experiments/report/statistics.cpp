@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <numbers>
 
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
 #include <boost/math/special_functions/beta.hpp>
 
-#include "experiments/report/divide.h"
-#include "experiments/report/levels.h"
 #include "kernels/philox.h"
 
 namespace foretoken {
@@ -114,11 +115,61 @@ void add_prompts(const Measurements& side, double sign, Resampled& ratio) {
   for (std::size_t b = 0; b < found.size(); ++b) ratio.prompts[b] += sign * found[b];
 }
 
+// The standard error of the alternations of two sides, and its degrees of freedom.
+void set_machine(const Measurements& a, const Measurements& b, Resampled& ratio) {
+  const double va = machine_variance(a), vb = machine_variance(b), all = va + vb;
+  ratio.machine = std::sqrt(all);
+  ratio.machine_freedom = all > 0 ? all * all / (va * va / (a.repeats - 1) + vb * vb / (b.repeats - 1)) : 1;
+}
+
+constexpr double kStep = 1.01, kUnit = 1e-6;
+
+double begin_of(int bin) { return kUnit * std::pow(kStep, bin); }
+
 }  // namespace
 
-Interval Interval::unknown() { return {kUnknown, kUnknown, kUnknown}; }
-bool Interval::known() const { return !std::isnan(value); }
-bool Interval::bounded() const { return !std::isnan(low) && !std::isnan(high); }
+double normal() {
+  static const double found = boost::math::quantile(boost::math::normal(), 1 - kTail);
+  return found;
+}
+
+double students(double freedom) {
+  static std::map<int, double> known;
+  const double rounded = freedom < 64 ? std::round(8 * freedom) / 8 : std::round(freedom);
+  double& found = known[int(8 * std::min(rounded, 1e6))];
+  if (found == 0) found = boost::math::quantile(boost::math::students_t(rounded), 1 - kTail);
+  return found;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double x : values) sum += x;
+  return sum / double(values.size());
+}
+
+double mean_variance(const std::vector<double>& values) {
+  const double n = double(values.size()), middle = mean(values);
+  double squares = 0;
+  for (const double x : values) squares += (x - middle) * (x - middle);
+  return squares / (n - 1) / n;
+}
+
+// The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
+std::pair<double, double> spread(std::vector<double> deviations) {
+  std::erase_if(deviations, [](double d) { return !std::isfinite(d); });
+  if (deviations.empty()) return {0, 0};
+  std::ranges::sort(deviations);
+  return {quantile(deviations, kTail), quantile(deviations, 1 - kTail)};
+}
+
+double half_width(const Level& a, const Level& b) {
+  const double separate =
+      std::hypot(a.freedom > 0 ? students(a.freedom) * a.error : 0, b.freedom > 0 ? students(b.freedom) * b.error : 0);
+  if (!(a.error > 0 && b.error > 0)) return separate;
+  const double va = a.error * a.error, vb = b.error * b.error;
+  const double together = students((va + vb) * (va + vb) / (va * va / a.freedom + vb * vb / b.freedom));
+  return std::sqrt(separate * together * std::sqrt(va + vb));
+}
 
 Term& Term::operator+=(const Term& other) {
   top += other.top;
@@ -157,7 +208,7 @@ Interval mean_interval(std::span<const Term> units, double least, double most) {
   const double value = ratio_of_totals(units);
   if (!std::isfinite(value)) return Interval::unknown();
   const std::vector<Term> telling = with_trials(units);
-  if (telling.size() < 2) return {value, kUnknown, kUnknown};
+  if (telling.size() < 2) return Interval::of(value);
   const int n = int(telling.size());
   const auto [low, high] = spread(deviations(telling, same, small_sample_widening(n, n - 1)));
   return {value, std::max(value + low, least), std::min(value + high, most)};
@@ -169,7 +220,7 @@ Interval share_interval(std::span<const Term> units) {
   const double share = ratio_of_totals(units);
   if (!std::isfinite(share)) return Interval::unknown();
   const std::vector<Term> telling = with_trials(units);
-  if (telling.size() < 2) return {share, kUnknown, kUnknown};
+  if (telling.size() < 2) return Interval::of(share);
   const double trials = independent_trials(telling, share), successes = share * trials;
   const double low = share > 0 ? boost::math::ibeta_inv(successes, trials - successes + 1, kTail) : 0,
                high = share < 1 ? boost::math::ibeta_inv(successes + 1, trials - successes, 1 - kTail) : 1;
@@ -183,7 +234,7 @@ Interval repeated_share_interval(std::span<const Term> repeats) {
   const auto angle = [](double x) { return std::asin(std::sqrt(x)); };
   std::vector<double> angles;
   for (const Term& unit : with_trials(repeats)) angles.push_back(angle(unit.top / unit.bottom));
-  const Interval alone{share, kUnknown, kUnknown};
+  const Interval alone = Interval::of(share);
   if (angles.size() < 2 || share < kLeast || share > kMost) return alone;
   const double error = std::sqrt(mean_variance(angles));
   if (!(error > 0)) return alone;
@@ -206,17 +257,6 @@ Resampled resampled(const Measurements& measured) {
   return found;
 }
 
-namespace {
-
-// The standard error of the alternations of two sides, and its degrees of freedom.
-void set_machine(const Measurements& a, const Measurements& b, Resampled& ratio) {
-  const double va = machine_variance(a), vb = machine_variance(b), all = va + vb;
-  ratio.machine = std::sqrt(all);
-  ratio.machine_freedom = all > 0 ? all * all / (va * va / (a.repeats - 1) + vb * vb / (b.repeats - 1)) : 1;
-}
-
-}  // namespace
-
 Resampled resampled_ratio(const Measurements& a, const Measurements& b) {
   const double below = ratio_of_totals(a.terms), value = ratio_of_totals(b.terms) / below;
   if (!(value > 0) || !(below > 0) || !std::isfinite(value)) return {kUnknown};
@@ -229,7 +269,7 @@ Resampled resampled_ratio(const Measurements& a, const Measurements& b) {
 }
 
 Interval interval_of(const Resampled& ratio) {
-  if (!ratio.bounded()) return {ratio.value, kUnknown, kUnknown};
+  if (!ratio.bounded()) return Interval::of(ratio.value);
   const auto [low, high] = spread(ratio.prompts);
   const Level machine{ratio.machine, ratio.machine_freedom};
   const auto half = [&](double deviation) {
@@ -244,6 +284,31 @@ double median(std::vector<double> values) {
   if (values.empty()) return kUnknown;
   std::ranges::sort(values);
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+void TimeCounts::add(double seconds, long times) {
+  times_[int(std::floor(std::log(std::max(seconds, kUnit) / kUnit) / std::log(kStep)))] += times;
+}
+
+TimeCounts& TimeCounts::operator+=(const TimeCounts& other) {
+  for (const auto& [bin, times] : other.times_) times_[bin] += times;
+  return *this;
+}
+
+long TimeCounts::total() const {
+  long all = 0;
+  for (const auto& [bin, times] : times_) all += times;
+  return all;
+}
+
+double TimeCounts::quantile(double share) const {
+  const double wanted = share * double(total());
+  long seen = 0;
+  for (const auto& [bin, times] : times_) {
+    seen += times;
+    if (seen >= wanted) return std::sqrt(begin_of(bin) * begin_of(bin + 1));
+  }
+  return kUnknown;
 }
 
 }  // namespace foretoken

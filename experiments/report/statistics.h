@@ -2,20 +2,30 @@
 // varies: the prompts, and the alternations in which they were measured. This module must not know results, runs or
 // engines.
 #pragma once
+#include <cmath>
 #include <cstddef>
+#include <limits>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace foretoken {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// Unknown where the denominator is 0.
+inline double divide(double top, double bottom) { return bottom == 0 ? kUnknown : top / bottom; }
 
 // An estimate with its 95 % interval. All NaN if nothing was measured; only the bounds are NaN for a single
 // measurement, which has no spread.
 struct Interval {
   double value, low, high;
 
-  static Interval unknown();
-  bool known() const;
-  bool bounded() const;
+  static Interval of(double value) { return {value, kUnknown, kUnknown}; }  // without bounds
+  static Interval unknown() { return of(kUnknown); }
+  bool known() const { return !std::isnan(value); }
+  bool bounded() const { return !std::isnan(low) && !std::isnan(high); }
   double width() const { return high - low; }
   bool contains(double x) const { return low <= x && x <= high; }
   // -1, 0, 1: the interval lies below x, contains it or has no bounds, lies above it.
@@ -128,5 +138,42 @@ double quantile(std::span<const double> sorted, double share);
 
 // The middle value; the mean of the two middle ones if their number is even; NaN if there are none.
 double median(std::vector<double> values);
+
+constexpr double kTail = 0.025;  // of an interval, on each side
+
+double normal();                  // the quantile of the normal distribution that bounds the middle 95 %
+double students(double freedom);  // that of Student's; of freedoms an eighth apart below 64
+
+double mean(const std::vector<double>& values);  // of at least one
+// The variance of the mean of values, of at least two.
+double mean_variance(const std::vector<double>& values);
+
+// The middle 95 % of the deviations; NaN deviations had a zero denominator and are left out.
+std::pair<double, double> spread(std::vector<double> deviations);
+
+// One level: its standard error and degrees of freedom; 0: it does not vary the ratio.
+struct Level {
+  double error = 0, freedom = 0;
+};
+
+// Of an interval of two levels, as interval_of() says.
+double half_width(const Level& a, const Level& b);
+
+class TimeCounts {
+ public:
+  TimeCounts() = default;
+  explicit TimeCounts(std::map<int, long> by_bin) : times_(std::move(by_bin)) {}
+  // Seconds; what is not above 0 counts as a microsecond.
+  void add(double seconds, long times = 1);
+  TimeCounts& operator+=(const TimeCounts& other);
+  long total() const;
+  // The time below which this share of the times lies, within 1 %; NaN where there are none.
+  double quantile(double share) const;
+
+  const std::map<int, long>& by_bin() const { return times_; }
+
+ private:
+  std::map<int, long> times_;  // bin b begins at 1.01^b microseconds
+};
 
 }  // namespace foretoken

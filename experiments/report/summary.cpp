@@ -8,18 +8,16 @@
 #include <set>
 #include <utility>
 
-#include "experiments/report/divide.h"
 #include "experiments/report/experiment.h"
-#include "experiments/report/rates.h"
-#include "experiments/report/side_figures.h"
-#include "experiments/report/theory.h"
+#include "experiments/report/statistics.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
+using nlohmann::json;
 namespace {
 
-using nlohmann::json;
+constexpr double kFullLength = 0.9;  // of the draft length; sequences end in the middle of a draft
 
 constexpr double kNoMost = std::numeric_limits<double>::infinity();
 
@@ -78,15 +76,13 @@ Samples samples_of(const Experiment& e, const std::vector<int>& prompts, WholeRa
           as_measurements(shares(e, prompts, &Served::accepted, &Served::tested))};
 }
 
-Interval without_bounds(const Interval& interval) { return {interval.value, kUnknown, kUnknown}; }
-
 constexpr int kFewestPrompts = 10;  // of a category with intervals
 
 CategoryFigures category_figures(const Experiment& e, const std::string& name, const std::vector<int>& p, bool timed) {
   CategoryFigures found{name, int(p.size()), alpha_of(e, p), tau_of(e, p), paired_interval(speedups(e, p))};
-  if (!timed) found.speedup = without_bounds(found.speedup);
+  if (!timed) found.speedup = Interval::of(found.speedup.value);
   if (found.prompts < kFewestPrompts)
-    for (Interval* figure : {&found.alpha, &found.tau, &found.speedup}) *figure = without_bounds(*figure);
+    for (Interval* figure : {&found.alpha, &found.tau, &found.speedup}) *figure = Interval::of(figure->value);
   return found;
 }
 
@@ -120,7 +116,7 @@ void summarize_prompts(const Experiment& e, Summary& summary) {
   if (!timed)
     for (Interval* figure :
          {&summary.speedup, &summary.tokens_per_second, &summary.steady_speedup, &summary.decode_speedup})
-      *figure = without_bounds(*figure);
+      *figure = Interval::of(figure->value);
   for (const std::string& name : names) summary.categories.push_back(category_figures(e, name, members[name], timed));
 }
 
@@ -168,9 +164,9 @@ Experiment read_result(const Result& result, Summary& summary) {
   const std::vector<Alternation>& repeats = result.repeats;
   summary.repeats = int(repeats.size());
   summary.failed_requests = int(result.failures.size());
-  const int places = rate_of(result.run) ? 1 : result.run.value("/engine/batch"_json_pointer, 1);
-  Experiment experiment = read_experiment(repeats, places);
-  summary.in_shares = places > 1 && !experiment.queues;
+  const int slots = rate_of(result.run) ? 1 : result.run.value("/engine/batch"_json_pointer, 1);
+  Experiment experiment = read_experiment(repeats, slots);
+  summary.in_shares = slots > 1 && !experiment.queues;
   summary.left_out = int(experiment.failed.size());
   summary.left_out_turns = left_out_turns_of(repeats);
   summary.speculative = summarize_side(repeats, &Alternation::speculative, experiment.failed);
@@ -201,7 +197,7 @@ void leave_out_times(SideFigures& side) {
   side.tokens_per_second = side.decode_tokens_per_second = side.ttft_ms = side.ms_per_token = side.overhead = kUnknown;
   const Quantiles unknown{kUnknown, kUnknown, kUnknown};
   side.latency = {unknown, unknown, unknown, unknown};
-  side.phases = {kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+  side.phases = kUnknownPhases;
 }
 
 // Of a run whose times may be those of a busy machine: what depends on them is not known.
@@ -236,6 +232,38 @@ std::string problem_of(const std::function<void()>& read) {
 
 }  // namespace
 
+double fixed_length(const json& run) {
+  const json policy = run.value("policy", json::object());
+  return policy.value("name", "") == "fixed" && policy.contains("length") ? policy["length"].get<double>() : 0;
+}
+
+TheoryFigures theory_of(const Summary& summary) {
+  const SideFigures& side = summary.speculative;
+  const bool positions_known = summary.left_out == 0 || side.drafted == 0;
+  TheoryFigures theory = summary.theory;
+  if (theory.draft_length == 0) theory.draft_length = positions_known ? double(summary.positions.size()) : kUnknown;
+  theory.mean_drafted = divide(side.drafted, side.rounds);
+  const double alpha = summary.alpha.value, full = theory.draft_length;
+  double levels = 0, tau = 1;
+  for (const PositionFigures& at : summary.positions)
+    levels += at.drafted, tau += at.drafted / side.rounds * std::pow(alpha, at.position);
+  theory.branched = positions_known && side.drafted > levels;
+  theory.full_length =
+      positions_known && !theory.branched && side.drafted > 0 && theory.mean_drafted >= kFullLength * full;
+  const double g = theory.full_length ? full : theory.mean_drafted;
+  if (theory.full_length) tau = alpha == 1 ? g + 1 : (1 - std::pow(alpha, g + 1)) / (1 - alpha);
+  theory.tau = theory.branched || !positions_known ? kUnknown : tau;
+  theory.plain_ms = 1000 * divide(summary.baseline.phases.target_forward, summary.baseline.rounds);
+  theory.draft_ms = 1000 * divide(side.phases.draft_forward, side.drafted);
+  theory.verify_ms = 1000 * divide(side.phases.target_forward, side.rounds);
+  theory.cost = divide(theory.draft_ms, theory.plain_ms);
+  const double drafting = side.drafted == 0 ? 0 : g * theory.draft_ms;
+  theory.speedup = theory.tau * divide(theory.plain_ms, drafting + theory.verify_ms);
+  return theory;
+}
+
+bool accepts_busy(const json& run) { return run.value("/measure/busy"_json_pointer, "refuse") == "accept"; }
+
 std::vector<const Result*> latest(const std::vector<Result>& results) {
   std::map<std::string, const Result*> last;
   for (const Result& result : results) last[result.key] = &result;
@@ -261,7 +289,7 @@ Summary summarize(const Result& result) {
   summary.from_cache = summary.left_out > 0 ? kUnknown : divide(side.prefix_rows, side.prompt_tokens);
   summary.theory = theory_of(summary);
   if (summary.load) leave_out_capped(summary);
-  summary.without_speeds = summary.run().value("/measure/busy"_json_pointer, "refuse") == "accept";
+  summary.without_speeds = accepts_busy(summary.run());
   if (summary.without_speeds) leave_out_speeds(summary);
   return summary;
 }

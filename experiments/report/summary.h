@@ -4,16 +4,68 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "experiments/report/load.h"
 #include "experiments/report/result.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/two_speeds.h"
 #include "framework/components/step_report.h"
 
 namespace foretoken {
+
+struct Summary;
+
+constexpr Phases kUnknownPhases{kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown, kUnknown};
+
+// Milliseconds that 50, 90 and 99 of 100 do not exceed; NaN where the line does not say.
+struct Quantiles {
+  double p50 = 0, p90 = 0, p99 = 0;
+};
+
+// One side, over all alternations. Intervals are over alternations: requests of one of them wait for each other, so
+// they are not independent, and each alternation has arrivals of its own. One alternation has none. That of tokens per
+// second is throughput_interval().
+struct LoadFigures {
+  double served = 0;  // requests that ended, without failed ones, / seconds until the last ended
+  Interval tokens_per_second = Interval::unknown();  // over the same seconds, so the rate caps it
+  double busy = 0;                                   // share of these seconds in which a request was running
+  double capacity = 0;      // requests per second while all slots were taken; NaN: they never were
+  double waiting = 0;       // requests that had no slot when the last one arrived, mean over alternations
+  bool overloaded = false;  // the capacity is below the rate, and requests were waiting when the last one arrived
+  Quantiles queue;          // milliseconds from the arrival to the first step
+  // Share of all requests that met both limits (a failed one did not), and these per second; unknown without limits.
+  // The share has bounds between .1 and .9, goodput from a share of .3 on: elsewhere few alternations cannot tell.
+  Interval within = Interval::unknown(), goodput = Interval::unknown();
+};
+
+struct Load {
+  double rate = 0;                                         // requests per second that arrive
+  std::optional<double> ttft_limit = {}, tpot_limit = {};  // seconds
+  LoadFigures speculative = {}, baseline = {};
+  Interval latency_ratio = Interval::unknown();   // the baseline's mean time from arrival to end / that of speculation
+  Interval decode_speedup = Interval::unknown();  // of the rates after each request's first round
+  Measurements tokens_per_second{0, 0};           // of speculation, [1, alternations]
+
+  bool limited() const { return ttft_limit || tpot_limit; }
+};
+
+// Whether its times may be those of a busy machine (/measure/busy).
+bool accepts_busy(const nlohmann::json& run);
+
+// The /workload/rate of a run, requests per second; none: a closed loop.
+std::optional<double> rate_of(const nlohmann::json& run);
+
+// None where the run has no rate. `left_out`: prompts with a failed request, which are in no latency.
+std::optional<Load> load_of(const Result& result, const std::set<int>& left_out);
+
+// Takes from the summary of an open loop what the rate caps: speedups, which are ratios of tokens per second,
+// Spec-Bench's and the predicted one too, and the share of the steady window. Its tokens per second and its decoding
+// speedup are those of its load.
+void leave_out_capped(Summary& summary);
+
+nlohmann::json to_json(const std::optional<Load>& load);
 
 // One position of the draft, from 1. `rate`: accepted / tested. `reached`: rounds that accepted this far / all rounds.
 struct PositionFigures {
@@ -53,7 +105,7 @@ struct MemoryFigures {
   double total() const { return target_weights + draft_weights + cache + scratch; }
 };
 
-// What requests waited for, as serving benchmarks print it. In a closed loop a request arrives when a place is free.
+// What requests waited for, as serving benchmarks print it. In a closed loop a request arrives when a slot is free.
 struct LatencyFigures {
   Quantiles ttft;   // from the arrival to the first token
   Quantiles tpot;   // a request's time after its first round / the tokens after it
@@ -68,7 +120,7 @@ struct SideFigures {
   std::map<std::string, double> no_draft;  // rounds without a draft, by reason (NoDraft)
   double tokens = 0, seconds = 0, rounds = 0, steps = 0, drafted = 0, tested = 0, accepted = 0;
   double prompt_tokens = 0, prefix_rows = 0, preempted = 0;
-  double steady_seconds = 0;   // while all places of the batch were taken; NaN: not recorded
+  double steady_seconds = 0;   // while all slots of the batch were taken; NaN: not recorded
   double log_probability = 0;  // of a token, mean; NaN where the run did not ask for it
   LatencyFigures latency;
   double cut = 0;                       // trees with fewer nodes than the policy requested, for lack of rows or pages
@@ -126,9 +178,9 @@ struct Summary {
   Interval speedup, tokens_per_second;
   bool prompts_alone = false;
   bool without_speeds = false;  // its times may be those of a busy machine (/measure/busy)
-  bool in_shares = false;       // the queue of several places cannot be run again: their intervals are too wide
+  bool in_shares = false;       // the queue of several slots cannot be run again: their intervals are too wide
   Samples samples;
-  // The same while all places of the batch were taken, without filling and draining it; unknown where they never were.
+  // The same while all slots of the batch were taken, without filling and draining it; unknown where they never were.
   Interval steady_speedup;
   double steady_share = 0;       // of the time of speculation; 0: they never were, NaN: not recorded
   Interval decode_speedup;       // of the rates after each request's first round
@@ -171,5 +223,20 @@ nlohmann::json to_json(const MemoryFigures& memory);
 nlohmann::json to_json(const Quantiles& quantiles);
 // null where it is not finite, since JSON has no NaN.
 nlohmann::json finite(double x);
+
+// The length of a fixed policy; 0 for other policies.
+double fixed_length(const nlohmann::json& run);
+// Takes all figures of `summary` but its theory, of which the draft length is that of a fixed policy, or 0.
+TheoryFigures theory_of(const Summary& summary);
+
+// Of the alternations of one side. `left_out`: prompts that are in no figure; gaps between rounds are of the whole
+// side.
+SideFigures summarize_side(const std::vector<Alternation>& repeats, SideOf side, const std::set<int>& left_out);
+
+// The most of any alternation, since those of a side are alike.
+LeftOutTurns left_out_turns_of(const std::vector<Alternation>& repeats);
+
+// In milliseconds.
+Quantiles quantiles_of(std::vector<double> seconds);
 
 }  // namespace foretoken

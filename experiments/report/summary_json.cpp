@@ -8,16 +8,6 @@ namespace {
 
 using nlohmann::json;
 
-json phases_json(const Phases& phases) {
-  return {{"schedule", phases.schedule},
-          {"draft_forward", phases.draft_forward},
-          {"draft_other", phases.draft_other},
-          {"target_forward", phases.target_forward},
-          {"verify", phases.verify},
-          {"deliver", phases.deliver},
-          {"total", phases.total}};
-}
-
 json latency_json(const LatencyFigures& latency) {
   return {{"ttft", to_json(latency.ttft)},
           {"tpot", to_json(latency.tpot)},
@@ -48,7 +38,7 @@ json side_json(const SideFigures& side) {
           {"ms_per_token", finite(side.ms_per_token)},
           {"engine_overhead", finite(side.overhead)},
           {"memory", to_json(side.memory)},
-          {"phases", phases_json(side.phases)}};
+          {"phases", to_json(side.phases)}};
 }
 
 json theory_json(const TheoryFigures& theory) {

@@ -105,26 +105,14 @@ std::string terminal_row(const Table& table, const std::vector<int>& widths, con
   return found;
 }
 
-std::string markdown_text(const std::string& text) {
-  std::string found;
-  for (const char c : text) found += c == '|' ? "\\|" : std::string(1, c);
-  return found;
-}
-
-bool is_number(const std::string& text) {
-  double x = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  return error == std::errc() && end == text.data() + text.size();
-}
+std::string markdown_text(const std::string& text) { return replaced(text, {{'|', "\\|"}}); }
 
 // What a spreadsheet would take for a formula gets an apostrophe; "-", an unknown value, is empty.
 std::string csv_text(std::string text) {
   if (text == "-") return "";
-  if (text.find_first_of("=+-@\t\r") == 0 && !is_number(text)) text.insert(0, "'");
+  if (text.find_first_of("=+-@\t\r") == 0 && !number_in(text)) text.insert(0, "'");
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
+  return "\"" + replaced(text, {{'"', "\"\""}}) + "\"";
 }
 
 std::string csv_cell(const Cell& cell, Column::Kind kind) {
@@ -136,6 +124,12 @@ std::string csv_cell(const Cell& cell, Column::Kind kind) {
 }
 
 }  // namespace
+
+std::optional<double> number_in(const std::string& text) {
+  double x = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(x) : std::nullopt;
+}
 
 std::string exact_number(double x) {
   if (!std::isfinite(x)) return "";
@@ -261,18 +255,32 @@ std::string Table::csv() const {
   return found;
 }
 
+std::string Column::explained() const {
+  std::string all = meaning;
+  for (const std::string& mark : marks) all += "; " + mark;
+  return all;
+}
+
 std::string legend(const std::vector<Table>& tables, int width, bool markdown) {
-  std::set<std::string> told;
-  std::vector<const Column*> columns;
+  std::vector<Column> columns;  // each once, with the marks of all tables
   for (const Table& table : tables)
-    for (const Column& column : table.columns)
-      if (!column.meaning.empty() && told.insert(column.title + column.meaning).second) columns.push_back(&column);
+    for (const Column& column : table.columns) {
+      if (column.meaning.empty()) continue;
+      const auto same = [&](const Column& c) { return c.title == column.title && c.meaning == column.meaning; };
+      const auto known = std::ranges::find_if(columns, same);
+      if (known == columns.end()) {
+        columns.push_back(column);
+        continue;
+      }
+      for (const std::string& mark : column.marks)
+        if (std::ranges::find(known->marks, mark) == known->marks.end()) known->marks.push_back(mark);
+    }
   const int prose = width > 0 ? width : kProse;
   int widest = 0;
-  for (const Column* column : columns) widest = std::max(widest, display_width(one_line(column->title)));
+  for (const Column& column : columns) widest = std::max(widest, display_width(one_line(column.title)));
   std::string found;
-  for (const Column* column : columns) {
-    const std::string title = one_line(column->title), meaning = one_line(column->meaning);
+  for (const Column& column : columns) {
+    const std::string title = one_line(column.title), meaning = one_line(column.explained());
     std::string head = pad(title, widest + kGap, false);
     if (markdown) {
       found += "- **" + title + "**: " + meaning + "\n";

@@ -1,5 +1,6 @@
 // A table of cells and its formats: terminal, Markdown, LaTeX, CSV. This module must not know what the cells mean.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,13 @@ struct Column {
   std::string name;     // in CSV; an interval gives name, name_low, name_high
   std::string meaning;  // one line of the legend; empty: none
   enum class Kind { text, number, interval } kind = Kind::number;
-  bool whole = false;  // never cut; the last one is wrapped
-  bool brief = false;  // an interval of which a terminal and a page show the value alone
-  bool spare = false;  // left out where a terminal is too narrow, the last one first
-  int better = 0;      // 1: the greatest of a group is best, -1: the least; 0: none
+  bool whole = false;                // never cut; the last one is wrapped
+  bool brief = false;                // an interval of which a terminal and a page show the value alone
+  bool spare = false;                // left out where a terminal is too narrow, the last one first
+  int better = 0;                    // 1: the greatest of a group is best, -1: the least; 0: none
+  std::vector<std::string> marks{};  // ends of the meaning: "loses: slower than plain decoding", of what its cells say
+
+  std::string explained() const;  // the meaning and the marks
 };
 
 struct Row {
@@ -70,6 +74,8 @@ std::string legend(const std::vector<Table>& tables, int width, bool markdown);
 
 // Text that LaTeX prints as it is.
 std::string latex_text(const std::string& text);
+// The number that a whole text is.
+std::optional<double> number_in(const std::string& text);
 // The shortest decimal that reads back as the same number; empty where it is not finite.
 std::string exact_number(double x);
 

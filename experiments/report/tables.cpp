@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <set>
 
 #include "kernels/error.h"
@@ -16,14 +17,6 @@ constexpr std::size_t kPositions = 12;  // shown side by side; CSV and JSON have
 constexpr const char* kNotFull = "~";
 constexpr double kSteadyShare = 0.75;
 
-Table with_axes(const View& view, std::string title, std::vector<Column> columns) {
-  Table table;
-  table.title = std::move(title);
-  table.columns = view.columns();
-  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
-  return table;
-}
-
 // "2 turns left out: the conversation reached the context of 512 tokens"; of both sides where these differ.
 std::string left_out_of(const LeftOutTurns& turns) {
   if (!turns.any()) return "";
@@ -33,44 +26,92 @@ std::string left_out_of(const LeftOutTurns& turns) {
          std::to_string(turns.context) + " tokens";
 }
 
-// "no draft: context 58 %": the reasons for which at least one round of twenty verified no draft, but for ends of
-// outputs.
-std::string no_draft_of(const SideFigures& side) {
-  std::string found;
-  for (const auto& [reason, rounds] : side.no_draft)
-    if (reason != "end" && rounds >= side.rounds / 20)
+// The notes of runs, and what those mean that were made.
+class Notes {
+ public:
+  // "exact ✓, loses": the promise, whether the outputs kept it, and what else is to be known of the run's figures.
+  std::string of(const Summary& s) {
+    found_ = kind_of(s.promise);
+    if (s.compared && s.differing_texts == 0) {
+      found_ += " ✓";
+      mean("✓: all outputs equal the baseline's");
+    }
+    if (s.compared && s.differing_texts > 0) {
+      found_ += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
+      mean("✗: how many outputs differ from the baseline's");
+    }
+    if (s.failed_requests > 0)
+      note(std::to_string(s.failed_requests) + " failed", "failed: requests whose prompts are left out");
+    note(left_out_of(s.left_out_turns), "");
+    note(s.run().value("/workload/start"_json_pointer, ""),
+         "cold, warm, others: what a drafter or policy that learns had seen before it was measured");
+    if (s.load)
+      note("open loop", "open loop: requests arrive at a rate, which caps tok/s, so there is no speedup (table load)");
+    note(standing(s.speedup),
+         s.speedup.against(1) < 0 ? "loses: slower than plain decoding" : "unclear: the interval contains 1");
+    if (s.without_speeds)
+      note("no speeds",
+           "no speeds: the run accepts a busy machine (/measure/busy), so nothing that depends on times is shown");
+    alternations(s);
+    if (s.in_shares)
+      note("shares",
+           "shares: a batch's queue cannot be run again with other prompts, so the interval resamples their "
+           "shares of the time and is too wide");
+    if (s.speculative.cut > 0)
+      note("cut", "cut: trees had fewer nodes than the policy requested, for lack of rows or pages");
+    no_draft(s.speculative);
+    if (s.alternations_differ)
+      note("alternations differ", "alternations differ: a side did not do the same again though its draws were equal");
+    if (s.two_speeds) note("two speeds", "two speeds: steps that do the same took two different times");
+    if (s.steady_share < kSteadyShare)  // also where the slots were never all taken
+      note("short", "short: slots were all taken for less than three quarters of the time");
+    return found_;
+  }
+  const std::vector<std::string>& meanings() const { return meanings_; }
+
+ private:
+  void mean(const std::string& meaning) {
+    if (std::ranges::find(meanings_, meaning) == meanings_.end()) meanings_.push_back(meaning);
+  }
+  void note(const std::string& text, const std::string& meaning) {
+    if (text.empty()) return;
+    found_ += (found_.empty() ? "" : ", ") + text;
+    if (!meaning.empty()) mean(meaning);
+  }
+  void alternations(const Summary& s) {
+    if (s.result.unfinished)
+      note(unfinished_of(s), "1 of 3 alternations: the sweep goes on, or was interrupted");
+    else if (s.repeats == 1 && !s.without_speeds && s.prompts_alone)
+      note("prompts alone",
+           "prompts alone: of a GPU's one alternation the interval says how prompts vary, not the machine");
+    else if (s.repeats == 1 && !s.without_speeds)
+      note("one alternation", "one alternation: no interval, since it does not say how the machine varies");
+  }
+  // "no draft: context 58 %": the reasons for which at least one round of twenty verified no draft, but for ends of
+  // outputs.
+  void no_draft(const SideFigures& side) {
+    static const std::map<std::string, std::string> kReasons = {
+        {"context",
+         "the context of the drafter's model is full (choose one with a longer context, or shorter outputs)"},
+        {"pages", "the pool has no pages (raise /engine/memory_mib)"},
+        {"rows", "the step has no rows (raise /engine/step_rows)"},
+        {"policy", "the policy asked for none"},
+        {"states", "the target had yet to compute the states that the drafter reads"},
+        {"nothing", "the drafter had nothing, or was less sure than the policy's confidence"}};
+    std::string found;
+    for (const auto& [reason, rounds] : side.no_draft) {
+      if (reason == "end" || rounds < side.rounds / 20) continue;
+      if (found.empty()) mean("no draft: rounds that verified no draft, of all rounds");
       found += (found.empty() ? "no draft: " : " and ") + reason + " " +
                std::to_string(std::lround(100 * rounds / side.rounds)) + " %";
-  return found;
-}
+      if (const auto known = kReasons.find(reason); known != kReasons.end()) mean(reason + ": " + known->second);
+    }
+    note(found, "");
+  }
 
-// "exact ✓, loses": the promise, whether the outputs kept it, and whether speculation loses.
-std::string notes_of(const Summary& s) {
-  std::string found = kind_of(s.promise);
-  if (s.compared && s.differing_texts == 0) found += " ✓";
-  if (s.compared && s.differing_texts > 0)
-    found += " ✗" + std::to_string(s.differing_texts) + "/" + std::to_string(s.compared_texts);
-  const auto note = [&](const std::string& text) {
-    if (!text.empty()) found += (found.empty() ? "" : ", ") + text;
-  };
-  if (s.failed_requests > 0) note(std::to_string(s.failed_requests) + " failed");
-  note(left_out_of(s.left_out_turns));
-  note(s.run().value("/workload/start"_json_pointer, ""));
-  if (s.load) note("open loop");
-  note(standing(s.speedup));
-  if (s.without_speeds) note("no speeds");
-  if (const auto& unfinished = s.result.unfinished)
-    note(std::to_string(unfinished->done) + " of " + std::to_string(unfinished->of) + " alternations");
-  else if (s.repeats == 1 && !s.without_speeds)
-    note(s.prompts_alone ? "prompts alone" : "one alternation");
-  if (s.in_shares) note("shares");
-  if (s.speculative.cut > 0) note("cut");
-  note(no_draft_of(s.speculative));
-  if (s.alternations_differ) note("alternations differ");
-  if (s.two_speeds) note("two speeds");
-  if (s.steady_share < kSteadyShare) note("short");  // also where the places were never all taken
-  return found;
-}
+  std::string found_;
+  std::vector<std::string> meanings_;
+};
 
 std::string theory_mark(const Summary& s) { return s.theory.full_length || s.theory.branched ? "" : kNotFull; }
 
@@ -95,80 +136,224 @@ std::vector<std::size_t> longest_of(const View& view) {
   return found;
 }
 
-// What each note of the main table means.
-constexpr const char* kNotes =
-    "promise of the output; ✓ all outputs equal the baseline's, ✗ how many differ; loses: slower than plain "
-    "decoding; unclear: the interval contains 1; one alternation: no interval, since it does not say how the "
-    "machine "
-    "varies; 1 of 3 alternations: the sweep goes on, or was interrupted; no speeds: the run accepts a busy machine "
-    "(/measure/busy), so nothing that depends on times is shown; prompts alone: of a GPU's one alternation the "
-    "interval says how prompts vary, not the machine; "
-    "shares: a batch's queue cannot be run again with other prompts, so the interval resamples their shares of the "
-    "time and is too wide; "
-    "cold, warm: from which state a drafter or policy that learns was measured; "
-    "failed: requests whose prompts are left out; cut: trees had fewer nodes than the policy requested, for lack "
-    "of rows or pages; no draft: rounds that verified no draft, of all rounds, since the context of the drafter's "
-    "model is full (choose one with a longer context, or shorter outputs), the pool has no pages (raise "
-    "/engine/memory_mib), the step no rows (/engine/step_rows), the policy asked for none, the target had yet to "
-    "compute the states that the drafter reads (states), or the drafter had nothing, or was less sure than the "
-    "policy's confidence; alternations differ: a side did not do the same again though its draws were equal; two "
-    "speeds: steps that do the same took two different times; short: "
-    "places "
-    "were all taken for less than three quarters of the time; open loop: requests arrive at a rate, which caps "
-    "tok/s, so there is no speedup (table load)";
+// An interval of which a terminal shows the value alone; the greatest of a group is best.
+Column brief(const std::string& title, const std::string& name, const std::string& meaning, bool spare = false) {
+  return {.title = title,
+          .name = name,
+          .meaning = meaning,
+          .kind = Kind::interval,
+          .brief = true,
+          .spare = spare,
+          .better = 1};
+}
+Column bounded(const std::string& title, const std::string& name, const std::string& meaning = "") {
+  return {.title = title, .name = name, .meaning = meaning, .kind = Kind::interval, .better = 1};
+}
 
-std::vector<Column> main_columns() {
-  return {{.title = "alpha",
-           .name = "alpha",
-           .meaning = "accepted / tested draft tokens, up to the first rejection",
-           .kind = Kind::interval,
-           .brief = true,
-           .better = 1},
-          {.title = "accept",
-           .name = "accept_rate",
-           .meaning = "accepted / drafted tokens",
-           .kind = Kind::interval,
-           .brief = true,
-           .spare = true,
-           .better = 1},
-          {.title = "tau",
-           .name = "tau",
-           .meaning = "tokens emitted per target forward",
-           .kind = Kind::interval,
-           .brief = true,
-           .better = 1},
-          {.title = "theory",
-           .name = "tau_theory",
-           .meaning =
-               "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
-               "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i",
-           .spare = true},
-          {.title = "tok/s",
-           .name = "tokens_per_second",
-           .meaning = "tokens per second end to end, with speculation",
-           .kind = Kind::interval,
-           .brief = true,
-           .better = 1},
-          {.title = "plain",
-           .name = "baseline_tokens_per_second",
-           .meaning = "the same without speculation",
-           .spare = true},
-          {.title = "steady",
-           .name = "steady_speedup",
-           .meaning = "speedup while all places of the batch were taken, without filling and draining",
-           .kind = Kind::interval,
-           .brief = true,
-           .spare = true,
-           .better = 1},
-          {.title = "speedup [95 %]",
-           .name = "speedup",
-           .meaning = "tok/s over plain, with the interval of a bootstrap over prompts and alternations",
-           .kind = Kind::interval,
-           .better = 1},
-          {.title = "notes", .name = "notes", .meaning = kNotes, .kind = Kind::text, .whole = true}};
+Table main_table(const View& view) {
+  const std::vector<Column> columns = {
+      brief("alpha", "alpha", "accepted / tested draft tokens, up to the first rejection"),
+      brief("accept", "accept_rate", "accepted / drafted tokens", true),
+      brief("tau", "tau", "tokens emitted per target forward"),
+      {.title = "theory",
+       .name = "tau_theory",
+       .meaning =
+           "tau by alpha and the draft length g, if positions were independent: (1 - alpha^(g+1)) / (1 - alpha); "
+           "~ where drafts are often shorter than g: 1 + sum over i of P(drafted >= i) alpha^i",
+       .spare = true},
+      brief("tok/s", "tokens_per_second", "tokens per second end to end, with speculation"),
+      {.title = "plain",
+       .name = "baseline_tokens_per_second",
+       .meaning = "the same without speculation",
+       .spare = true},
+      brief("steady", "steady_speedup", "speedup while all slots of the batch were taken, without filling and draining",
+            true),
+      bounded("speedup [95 %]", "speedup",
+              "tok/s over plain, with the interval of a bootstrap over prompts and alternations"),
+      {.title = "notes", .name = "notes", .meaning = "promise of the output", .kind = Kind::text, .whole = true}};
+  Notes notes;
+  const auto cells = [&notes](const Summary& s) -> CellRows {
+    if (s.failed()) return {{}};
+    return {{Cell::of(s.alpha, 2), Cell::of(s.accept_rate, 2), Cell::of(s.tau, 2),
+             Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second, 1),
+             Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.steady_speedup, 2), Cell::of(s.speedup, 2),
+             Cell::of(notes.of(s))}};
+  };
+  Table table = table_of(view, "Acceptance and speed", columns, cells, {.failed = true});
+  table.columns.back().marks = notes.meanings();
+  table.note = view.origin();
+  return table;
+}
+
+Table theory_table(const View& view) {
+  const std::vector<Column> columns = {
+      bounded("alpha [95 %]", "alpha"),
+      bounded("tau [95 %]", "tau"),
+      {"theory", "tau_theory", ""},
+      {"g", "mean_drafted", "tokens drafted per round, on average"},
+      {"plain", "plain_ms", "milliseconds of a sequence's share of a forward: a round of plain decoding"},
+      {"draft", "draft_ms", "the same of a drafted token"},
+      {"verify", "verify_ms", "the same of a round's verification"},
+      {"predict", "speedup_theory", "theory plain / (g draft + verify)"},
+      {"speedup", "speedup", "measured, end to end"}};
+  return table_of(view, "Theory beside measurement", columns, [](const Summary& s) -> CellRows {
+    const TheoryFigures& t = s.theory;
+    const std::string mark = theory_mark(s);
+    return {{Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(t.tau, 2, mark), Cell::of(t.mean_drafted, 2),
+             Cell::of(t.plain_ms, 2), Cell::of(t.draft_ms, 2), Cell::of(t.verify_ms, 2), Cell::of(t.speedup, 2, mark),
+             Cell::of(s.speedup.value, 2)}};
+  });
+}
+
+// accepted / tested, and accepted / rounds; of runs that differ only in their policy, the one with the longest drafts.
+std::vector<Table> position_tables(const View& view) {
+  const std::vector<std::size_t> longest = longest_of(view);
+  std::size_t most = 0;
+  for (const std::size_t i : longest) most = std::max(most, view.cells[i].positions.size());
+  const std::string which = longest.size() < view.cells.size() ? " (each group's longest drafts)" : "",
+                    above = most > kPositions
+                                ? "Positions above " + std::to_string(kPositions) + " are in CSV and JSON."
+                                : "";
+  std::vector<Table> tables;
+  if (most == 0) return tables;
+  for (const bool rate : {true, false}) {
+    Table& table = tables.emplace_back(Table{
+        .title = "Acceptance by position: " +
+                 std::string(rate ? "accepted / tested there" : "rounds that accepted this far / all rounds") + which,
+        .note = above,
+        .columns = view.columns(),
+        .rows = {}});
+    for (std::size_t i = 1; i <= std::min(most, kPositions); ++i)
+      table.columns.push_back({std::to_string(i), "position_" + std::to_string(i), ""});
+    for (const std::size_t i : longest) {
+      Row& row = table.rows.emplace_back(view.start(i));
+      row.rule_before = false;
+      for (const PositionFigures& at : view.cells[i].positions)
+        if (std::size_t(at.position) <= kPositions) row.add({Cell::of(rate ? at.rate : at.reached, 2)});
+    }
+  }
+  return tables;
+}
+
+// One row per run and position.
+Table every_position_table(const View& view) {
+  std::vector<Column> columns;
+  for (const char* name : {"position", "drafted", "tested", "accepted"}) columns.push_back({name, name, ""});
+  columns.push_back({"rate", "rate", "", Kind::interval});
+  columns.push_back({"reached", "reached", ""});
+  return table_of(view, "Acceptance by position", columns, [](const Summary& s) {
+    CellRows rows;
+    for (const PositionFigures& at : s.positions)
+      rows.push_back(
+          {Cell::of(at.position, 0), Cell::of(at.drafted, 0), Cell::of(at.tested, 0), Cell::of(at.accepted, 0),
+           Cell::of(Interval{at.rate, at.rate_interval.low, at.rate_interval.high}, 4), Cell::of(at.reached, 4)});
+    return rows;
+  });
+}
+
+// Milliseconds per step and their share of the step.
+Cell part(double seconds, const SideFigures& side) {
+  char share[16];
+  std::snprintf(share, sizeof share, " %3.0f%%", 100 * seconds / side.phases.total);
+  return Cell::of(1000 * seconds / side.steps, 2, share);
+}
+
+Table phase_table(const View& view) {
+  const std::vector<Column> columns = {
+      {"step ms", "step_ms",
+       "milliseconds per step, for all requests of the batch; then its parts, and their share of it"},
+      {"draft", "draft_ms", "drafters' forwards, distributions and draws"},
+      {"target", "target_ms", "the target's forward"},
+      {"verify", "verify_ms", "the target's distributions and the verifier"},
+      {"host", "host_ms", "scheduling, bookkeeping and the rest"},
+      {"over %", "overhead_percent", "share of the step outside forwards, per cent"},
+      {"plain ms", "baseline_step_ms", "milliseconds per step of the baseline"},
+      {"plain %", "baseline_overhead_percent", "its share outside forwards"}};
+  Table table = table_of(view, "Time of a step", columns, [](const Summary& s) -> CellRows {
+    const SideFigures &side = s.speculative, &plain = s.baseline;
+    const Phases& p = side.phases;
+    return {{Cell::of(1000 * p.total / side.steps, 2), part(draft_seconds(p), side), part(p.target_forward, side),
+             part(p.verify, side), part(host_seconds(p), side), Cell::of(100 * side.overhead, 1),
+             Cell::of(1000 * plain.phases.total / plain.steps, 2), Cell::of(100 * plain.overhead, 1)}};
+  });
+  if (const std::string note = failures_note(view.cells); !note.empty()) table.note = note.substr(1);
+  return table;
+}
+
+// Runs whose lines say what memory they took.
+Table memory_table(const View& view) {
+  const std::vector<Column> columns = {
+      {"target", "target_weights_mb", "weights of the target, its embedding included"},
+      {"draft", "draft_weights_mb", "weights of the drafters' models"},
+      {"cache", "cache_mb", "the pool of keys and values of all models"},
+      {"used", "cache_used_mb", "the most of the pool that was in use"},
+      {"scratch", "scratch_mb", "the most that a step held besides: activations, logits, distributions"},
+      {"sum", "memory_mb", "target, draft, cache and scratch"},
+      {"plain sum", "baseline_memory_mb", "the same of the baseline"}};
+  return table_of(view, "Memory, 10^6 bytes", columns, [](const Summary& s) {
+    const MemoryFigures& m = s.speculative.memory;
+    CellRows rows;
+    if (!std::isnan(m.target_weights)) rows.emplace_back();
+    for (const double bytes :
+         {m.target_weights, m.draft_weights, m.cache, m.cache_used, m.scratch, m.total(), s.baseline.memory.total()})
+      if (!rows.empty()) rows[0].push_back(Cell::of(bytes / 1e6, 1));
+    return rows;
+  });
+}
+
+// What requests waited for.
+Table latency_table(const View& view) {
+  const std::vector<Column> columns = {
+      {"side", "side", "with speculation, or plain decoding", Kind::text},
+      {"ttft 50", "ttft_p50",
+       "from a request's arrival (in a closed loop: when a slot is free) to its first token: what 50, 90, 99 of 100 "
+       "do not exceed"},
+      {"90", "ttft_p90", ""},
+      {"99", "ttft_p99", ""},
+      {"tpot 50", "tpot_p50", "a request's time after its first round / the tokens after it"},
+      {"99", "tpot_p99", ""},
+      {"gap 50", "gap_p50", "between the rounds of a request, which deliver one or more tokens; within 1 %"},
+      {"90", "gap_p90", ""},
+      {"99", "gap_p99", ""},
+      {"whole 50", "whole_p50", "from a request's arrival to its end"},
+      {"99", "whole_p99", ""}};
+  return table_of(view, "Latency, milliseconds", columns, [](const Summary& s) {
+    CellRows rows;
+    for (const auto& [name, side] : {std::pair("plain", &s.baseline), std::pair("drafts", &s.speculative)}) {
+      const auto& [ttft, tpot, gap, whole] = side->latency;
+      rows.push_back({Cell::of(name), Cell::of(ttft.p50, 1), Cell::of(ttft.p90, 1), Cell::of(ttft.p99, 1),
+                      Cell::of(tpot.p50, 2), Cell::of(tpot.p99, 2), Cell::of(gap.p50, 2), Cell::of(gap.p90, 2),
+                      Cell::of(gap.p99, 2), Cell::of(whole.p50, 0), Cell::of(whole.p99, 0)});
+    }
+    return rows;
+  });
+}
+
+Table every_category_table(const View& view) { return category_table(view, false); }
+
+template <Table (*table)(const View&)> std::vector<Table> alone(const View& view) { return {table(view)}; }
+
+std::vector<Table> fastest_categories(const View& view) { return {category_table(view, true)}; }
+
+// Without several lengths it has no content.
+std::vector<Table> best_tables(const View& view) {
+  return view.axes.of_policy().empty() ? std::vector<Table>{} : std::vector<Table>{best_table(view)};
 }
 
 }  // namespace
+
+const std::vector<TableKind>& table_kinds() {
+  static const std::vector<TableKind> kKinds = {{"main", alone<main_table>, figures_table},
+                                                {"theory", alone<theory_table>, theory_table},
+                                                {"positions", position_tables, every_position_table},
+                                                {"categories", fastest_categories, every_category_table},
+                                                {"load", load_tables, every_load_table},
+                                                {"latency", alone<latency_table>, latency_table},
+                                                {"phases", alone<phase_table>, phase_table},
+                                                {"memory", alone<memory_table>, memory_table},
+                                                {"best", best_tables, best_table}};
+  return kKinds;
+}
 
 std::string kind_of(const std::string& promise) { return promise.substr(0, promise.find_first_of(",:")); }
 
@@ -177,97 +362,44 @@ std::string standing(const Interval& speedup) {
   return speedup.against(1) > 0 ? "" : speedup.against(1) < 0 ? "loses" : "unclear";
 }
 
-Table main_table(const View& view) {
-  Table table = with_axes(view, "Acceptance and speed", main_columns());
-  table.note = view.origin();
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    const Summary& s = view.cells[i];
-    Row row = view.start(i);
-    if (!s.failed())
-      row.add({Cell::of(s.alpha, 2), Cell::of(s.accept_rate, 2), Cell::of(s.tau, 2),
-               Cell::of(s.theory.tau, 2, theory_mark(s)), Cell::of(s.tokens_per_second, 1),
-               Cell::of(s.baseline.tokens_per_second, 1), Cell::of(s.steady_speedup, 2), Cell::of(s.speedup, 2),
-               Cell::of(notes_of(s))});
-    table.rows.push_back(std::move(row));
-  }
-  return table;
+std::string unfinished_of(const Summary& s) {
+  const auto& unfinished = s.result.unfinished;
+  if (!unfinished) return "";
+  return std::to_string(unfinished->done) + " of " + std::to_string(unfinished->of) + " alternations";
 }
 
-Table theory_table(const View& view) {
-  Table table =
-      with_axes(view, "Theory beside measurement",
-                {{.title = "alpha [95 %]", .name = "alpha", .meaning = "", .kind = Kind::interval, .better = 1},
-                 {.title = "tau [95 %]", .name = "tau", .meaning = "", .kind = Kind::interval, .better = 1},
-                 {"theory", "tau_theory", ""},
-                 {"g", "mean_drafted", "tokens drafted per round, on average"},
-                 {"plain", "plain_ms", "milliseconds of a sequence's share of a forward: a round of plain decoding"},
-                 {"draft", "draft_ms", "the same of a drafted token"},
-                 {"verify", "verify_ms", "the same of a round's verification"},
-                 {"predict", "speedup_theory", "theory plain / (g draft + verify)"},
-                 {"speedup", "speedup", "measured, end to end"}});
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    const Summary& s = view.cells[i];
-    if (s.failed()) continue;
-    Row row = view.start(i);
-    row.add({Cell::of(s.alpha, 2), Cell::of(s.tau, 2), Cell::of(s.theory.tau, 2, theory_mark(s)),
-             Cell::of(s.theory.mean_drafted, 2), Cell::of(s.theory.plain_ms, 2), Cell::of(s.theory.draft_ms, 2),
-             Cell::of(s.theory.verify_ms, 2), Cell::of(s.theory.speedup, 2, theory_mark(s)),
-             Cell::of(s.speedup.value, 2)});
-    table.rows.push_back(std::move(row));
+std::string failures_note(const std::vector<Summary>& cells) {
+  int runs = 0, requests = 0;
+  for (const Summary& s : cells) {
+    if (s.left_out == 0) continue;
+    ++runs;
+    requests += s.failed_requests;
   }
-  return table;
-}
-
-std::vector<Table> position_tables(const View& view) {
-  const std::vector<std::size_t> longest = longest_of(view);
-  std::size_t most = 0;
-  for (const std::size_t i : longest) most = std::max(most, view.cells[i].positions.size());
-  std::vector<Column> columns;
-  for (std::size_t i = 1; i <= std::min(most, kPositions); ++i)
-    columns.push_back({std::to_string(i), "position_" + std::to_string(i), ""});
-  const std::string which = longest.size() < view.cells.size() ? " (each group's longest drafts)" : "";
-  std::vector<Table> tables = {
-      with_axes(view, "Acceptance by position: accepted / tested there" + which, columns),
-      with_axes(view, "Acceptance by position: rounds that accepted this far / all rounds" + which, columns)};
-  for (std::size_t t = 0; t < tables.size(); ++t) {
-    if (most > kPositions) tables[t].note = "Positions above " + std::to_string(kPositions) + " are in CSV and JSON.";
-    for (const std::size_t i : longest) {
-      Row row = view.start(i);
-      row.rule_before = false;
-      for (const PositionFigures& at : view.cells[i].positions)
-        if (std::size_t(at.position) <= kPositions) row.add({Cell::of(t == 0 ? at.rate : at.reached, 2)});
-      tables[t].rows.push_back(std::move(row));
-    }
-  }
-  return tables;
+  if (runs == 0) return "";
+  return " " + std::to_string(requests) + (requests == 1 ? " request" : " requests") + " of " + std::to_string(runs) +
+         (runs == 1 ? " run" : " runs") +
+         " failed: the figures there are those of the other prompts, on both sides; times of steps and acceptance by "
+         "position are not known.";
 }
 
 Table category_table(const View& view, bool fastest_alone) {
-  std::set<std::size_t> shown;
-  for (const Best& best : best_of(view)) shown.insert(best.cell);
+  std::set<const Summary*> fastest;
+  for (const Best& best : best_of(view)) fastest.insert(&view.cells[best.cell]);
   const bool choice = fastest_alone && !view.axes.of_policy().empty();
-  Table table =
-      with_axes(view, choice ? "By category (only each group's fastest row)" : "By category",
-                {{"category", "category", "", Kind::text},
-                 {"prompts", "prompts", ""},
-                 {.title = "alpha [95 %]", .name = "alpha", .meaning = "", .kind = Kind::interval, .better = 1},
-                 {.title = "tau [95 %]", .name = "tau", .meaning = "", .kind = Kind::interval, .better = 1},
-                 {.title = "speedup [95 %]", .name = "speedup", .meaning = "", .kind = Kind::interval, .better = 1},
-                 {"notes", "notes", "", Kind::text, true}});
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    if (choice && !shown.contains(i)) continue;
-    bool first = true;
-    for (const CategoryFigures& category : view.cells[i].categories) {
-      Row row = view.start(i);
-      row.rule_before = first && !table.rows.empty();
-      first = false;
-      row.group += category.name;
-      row.add({Cell::of(category.name), Cell::of(category.prompts, 0), Cell::of(category.alpha, 2),
-               Cell::of(category.tau, 2), Cell::of(category.speedup, 2), Cell::of(standing(category.speedup))});
-      table.rows.push_back(std::move(row));
-    }
-  }
-  return table;
+  const std::vector<Column> columns = {
+      {"category", "category", "", Kind::text}, {"prompts", "prompts", ""},
+      bounded("alpha [95 %]", "alpha"),         bounded("tau [95 %]", "tau"),
+      bounded("speedup [95 %]", "speedup"),     {"notes", "notes", "", Kind::text, true}};
+  const auto cells = [&](const Summary& s) {
+    CellRows rows;
+    if (choice && !fastest.contains(&s)) return rows;
+    for (const CategoryFigures& c : s.categories)
+      rows.push_back({Cell::of(c.name), Cell::of(c.prompts, 0), Cell::of(c.alpha, 2), Cell::of(c.tau, 2),
+                      Cell::of(c.speedup, 2), Cell::of(standing(c.speedup))});
+    return rows;
+  };
+  return table_of(view, choice ? "By category (only each group's fastest row)" : "By category", columns, cells,
+                  {.all_apart = true});
 }
 
 }  // namespace foretoken

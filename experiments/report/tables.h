@@ -2,6 +2,7 @@
 // tables are printed.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/report/axes.h"
@@ -39,9 +40,13 @@ struct View {
   std::string origin() const;
   // The models, if one was inflated or has random weights: "Target: ...; drafter: ...". Else empty.
   std::string models() const;
-  // The first columns of a table: the axes, and the promise if rows differ in it.
+  // The first columns of a table: the axes, then `marks`.
   std::vector<Column> columns() const;
-  // The axes of a row (and its promise), and the sentence of a failed run; after an empty line if any axis but the last
+  // The promise if rows differ in it, and, once they are marked, the alternations of runs that are not finished.
+  std::vector<Column> mark_columns() const;
+  std::vector<Cell> marks(const std::vector<std::size_t>& runs) const;  // of one row
+  void mark_unfinished();
+  // The axes of a row and its marks, and the sentence of a failed run; after an empty line if any axis but the last
   // changed.
   Row start(std::size_t i) const;
   // Whether two runs agree in these axes.
@@ -50,14 +55,12 @@ struct View {
   std::vector<std::vector<std::size_t>> groups(const std::vector<std::size_t>& axes) const;
   Cell cell(std::size_t axis, std::size_t i) const { return axes.cell(axis, cells[i].run()); }
   std::string label(std::size_t i, const std::vector<std::size_t>& of) const { return axes.label(cells[i].run(), of); }
-  // The promise of a row if rows differ in it, else empty.
-  std::vector<Cell> promise(std::size_t i) const;
-  bool mixed() const { return mixed_; }
 
  private:
   View(std::vector<Summary> summaries, Axes axes);
   std::vector<std::vector<std::size_t>> values_;  // [run][axis]: which of the axis' values
   bool mixed_ = false;                            // exact and lossy rows together
+  bool unfinished_ = false;                       // runs that are not finished are marked
 };
 
 // The first word of a promise: "exact" of "exact, path-identical", "lossy" of "lossy: <the law>".
@@ -69,19 +72,50 @@ std::string standing(const Interval& speedup);
 // Begins with a blank: which requests failed, and of what the figures are there. Empty where none did.
 std::string failures_note(const std::vector<Summary>& cells);
 
-Table main_table(const View& view);
-Table theory_table(const View& view);
-// accepted / tested, and accepted / rounds; of runs that differ only in their policy, the one with the longest drafts.
-std::vector<Table> position_tables(const View& view);
+// Of steps: drafters' forwards, distributions and draws; and scheduling, bookkeeping and the rest.
+inline double draft_seconds(const Phases& p) { return p.draft_forward + p.draft_other; }
+inline double host_seconds(const Phases& p) { return p.total - draft_seconds(p) - p.target_forward - p.verify; }
+
+// "2 of 3 alternations" of a run that is not finished, else empty.
+std::string unfinished_of(const Summary& s);
+
+// The rows that `cells` gives for each run, as vectors of cells: those of a run after an empty line where the axes say
+// so, or all of them; of failed runs where `failed` asks for them.
+using CellRows = std::vector<std::vector<Cell>>;
+struct RowsOf {
+  bool failed = false, all_apart = false;
+};
+template <class Cells> Table table_of(const View& view, std::string title, const std::vector<Column>& columns,
+                                      const Cells& cells, RowsOf rows = {}) {
+  Table table{.title = std::move(title), .note = "", .columns = view.columns(), .rows = {}};
+  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
+  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+    if (view.cells[i].failed() && !rows.failed) continue;
+    bool first = !table.rows.empty();
+    for (std::vector<Cell>& own : cells(view.cells[i])) {
+      Row& row = table.rows.emplace_back(view.start(i));
+      row.rule_before = std::exchange(first, false) && (row.rule_before || rows.all_apart);
+      if (!own.empty() && own[0].kind == Cell::Kind::text) row.group += own[0].text;
+      row.add(std::move(own));
+    }
+  }
+  return table;
+}
+
+// A table by its name: as `show` prints it, and as CSV has it, with all figures.
+struct TableKind {
+  std::string name;
+  std::vector<Table> (*shown)(const View&);
+  Table (*csv)(const View&);
+};
+const std::vector<TableKind>& table_kinds();
+
 Table category_table(const View& view, bool fastest_alone);
-Table phase_table(const View& view);
-Table latency_table(const View& view);
+Table figures_table(const View& view);  // one row per run with every figure, for CSV
 // Of runs with a rate: throughput and latency of both sides, goodput, and the greatest rate that is served within the
 // limits; the second for CSV, with the figures of the first two.
 std::vector<Table> load_tables(const View& view);
 Table every_load_table(const View& view);
-// Runs whose lines say what memory they took.
-Table memory_table(const View& view);
 
 // The fastest of runs that agree in some axes (where none are given, in all but the policy's), picked from the figures
 // that are shown: its interval is one of those of all candidates that hold together, so it covers whichever is picked.
@@ -92,21 +126,21 @@ struct Best {
   Interval speedup;
   std::vector<std::size_t> as_good;
 };
-std::vector<Best> best_of(const View& view, const std::vector<std::size_t>& axes);  // by speedup, without failed runs
+// By speedup, without failed runs and those that are not finished.
+std::vector<Best> best_of(const View& view, const std::vector<std::size_t>& axes);
 std::vector<Best> best_of(const View& view);
 Table best_table(const View& view);
 
-// A figure of every run, by its name in CSV and JSON.
+// The figures of a run by their names in CSV and JSON. The key comes first, since a failed run has nothing else.
 struct RunFigure {
   std::string name;
-  Column::Kind kind;
-  Cell (*cell)(const Summary&);
+  Cell cell;
   int better = 0;  // 1: more is better, -1: less is
 };
-const std::vector<RunFigure>& run_figures();
+std::vector<RunFigure> run_figures(const Summary& s);
 
 // A number among them; an unknown name is an Error that lists them, for an option.
-const RunFigure& run_figure(const std::string& name, const std::string& option);
+RunFigure run_figure(const Summary& s, const std::string& name, const std::string& option);
 
 // One row for runs that agree in all but a pointer, and of each figure a column for each value there.
 Table across_table(const View& view, const std::string& pointer, const std::vector<std::string>& figures);
@@ -114,9 +148,5 @@ Table across_table(const View& view, const std::string& pointer, const std::vect
 // {title, note, columns: [{title, name, meaning, kind}], rows: [{cells, rule, sentence}]}. A cell is a text, or
 // [text, sort key], or [text, value, low, high]; what is unknown is null.
 nlohmann::json table_json(const Table& table);
-
-// One row per run with every figure, and one per run and position: for CSV.
-Table figures_table(const View& view);
-Table every_position_table(const View& view);
 
 }  // namespace foretoken

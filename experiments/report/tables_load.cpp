@@ -20,58 +20,54 @@ struct LoadedSide {
   bool drafts;
 };
 
-std::string overload_of(const LoadedSide& side) { return side.figures.overloaded ? "overload" : ""; }
+const std::vector<Column> kCurve = {
+    {"served", "served",
+     "requests per second until the last one ended, a little after the last arrival; those that were drawn arrive "
+     "at the rate on average"},
+    {"tok/s", "tokens_per_second", ""},
+    {"busy %", "busy_percent", "share of that time in which a request was running"},
+    {"full", "capacity", "requests per second while all slots of the batch were taken: what can be served"},
+    {"ttft 50", "ttft_p50", ""},
+    {"90", "ttft_p90", ""},
+    {"99", "ttft_p99", ""},
+    {"tpot 50", "tpot_p50", ""},
+    {"90", "tpot_p90", ""},
+    {"99", "tpot_p99", ""},
+    {"sooner [95 %]", "latency_ratio",
+     "plain decoding's mean time from a request's arrival to its end, over that with speculation; intervals of "
+     "open loops are over alternations, each of which has arrivals of its own",
+     Kind::interval},
+    {"notes", "notes",
+     "overload: while all slots were taken fewer requests ended than arrive, and some had no slot when the "
+     "last one arrived: the queue grows as long as requests arrive, and so do latencies",
+     Kind::text}};
 
-std::vector<Column> curve_columns() {
-  return {
-      {"served", "served",
-       "requests per second until the last one ended, a little after the last arrival; those that were drawn arrive "
-       "at the rate on average"},
-      {"tok/s", "tokens_per_second", ""},
-      {"busy %", "busy_percent", "share of that time in which a request was running"},
-      {"full", "capacity", "requests per second while all places of the batch were taken: what can be served"},
-      {"ttft 50", "ttft_p50", ""},
-      {"90", "ttft_p90", ""},
-      {"99", "ttft_p99", ""},
-      {"tpot 50", "tpot_p50", ""},
-      {"90", "tpot_p90", ""},
-      {"99", "tpot_p99", ""},
-      {"sooner [95 %]", "latency_ratio",
-       "plain decoding's mean time from a request's arrival to its end, over that with speculation; intervals of "
-       "open loops are over alternations, each of which has arrivals of its own",
-       Kind::interval},
-      {"notes", "notes",
-       "overload: while all places were taken fewer requests ended than arrive, and some had no place when the "
-       "last one arrived: the queue grows as long as requests arrive, and so do latencies",
-       Kind::text}};
-}
+const std::vector<Column> kGoodput = {
+    {"ttft <=", "ttft_limit", "limit of a request's time to its first token, seconds"},
+    {"tpot <=", "tpot_limit", "limit of its time per token after its first round, seconds"},
+    {"within [95 %]", "within",
+     "share of all requests that met both limits; its interval needs a share from .1 to .9, since near none and all "
+     "few alternations cannot tell how it varies",
+     Kind::interval},
+    {"goodput [95 %]", "goodput", "requests per second that met both limits; its interval needs a share of .3",
+     Kind::interval}};
+
+Cell overload(const LoadedSide& side) { return Cell::of(side.figures.overloaded ? "overload" : ""); }
 
 std::vector<Cell> curve_cells(const LoadedSide& s) {
-  const LatencyFigures& l = s.latency;
+  const auto& [ttft, tpot, gap, whole] = s.latency;
   return {Cell::of(s.figures.served, 2),
           Cell::of(s.figures.tokens_per_second.value, 1),
           Cell::of(100 * s.figures.busy, 0),
           Cell::of(s.figures.capacity, 2),
-          Cell::of(l.ttft.p50, 1),
-          Cell::of(l.ttft.p90, 1),
-          Cell::of(l.ttft.p99, 1),
-          Cell::of(l.tpot.p50, 2),
-          Cell::of(l.tpot.p90, 2),
-          Cell::of(l.tpot.p99, 2),
+          Cell::of(ttft.p50, 1),
+          Cell::of(ttft.p90, 1),
+          Cell::of(ttft.p99, 1),
+          Cell::of(tpot.p50, 2),
+          Cell::of(tpot.p90, 2),
+          Cell::of(tpot.p99, 2),
           s.drafts ? Cell::of(s.load.latency_ratio, 2) : Cell(),
-          Cell::of(overload_of(s))};
-}
-
-std::vector<Column> goodput_columns() {
-  return {
-      {"ttft <=", "ttft_limit", "limit of a request's time to its first token, seconds"},
-      {"tpot <=", "tpot_limit", "limit of its time per token after its first round, seconds"},
-      {"within [95 %]", "within",
-       "share of all requests that met both limits; its interval needs a share from .1 to .9, since near none and all "
-       "few alternations cannot tell how it varies",
-       Kind::interval},
-      {"goodput [95 %]", "goodput", "requests per second that met both limits; its interval needs a share of .3",
-       Kind::interval}};
+          overload(s)};
 }
 
 std::vector<Cell> goodput_cells(const LoadedSide& s) {
@@ -82,58 +78,43 @@ std::vector<Cell> goodput_cells(const LoadedSide& s) {
           Cell::of(s.figures.goodput, 2)};
 }
 
-bool rate_is_axis(const View& view) {
-  return std::ranges::any_of(view.axes.columns(), [](const Axis& axis) { return axis.pointer == kRate; });
+template <class T> std::vector<T> both(std::vector<T> first, const std::vector<T>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
 }
 
-// The axes, the rate if it is none of them, and the side; then `columns`. Two rows for each run that `wanted` takes.
-template <class Wanted, class Cells>
-Table two_sides(const View& view, const std::vector<Column>& columns, const Wanted& wanted, const Cells& cells) {
-  Table table;
-  table.columns = view.columns();
-  const bool rate = !rate_is_axis(view);
-  if (rate) table.columns.push_back({"rate", "rate", "requests per second that arrive"});
-  table.columns.push_back({"side", "side", "with speculation, or plain decoding", Kind::text});
-  table.columns.insert(table.columns.end(), columns.begin(), columns.end());
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
-    const Summary& s = view.cells[i];
-    if (s.failed() || !s.load || !wanted(*s.load)) continue;
+// The axes, the rate if it is none of them, and the side; then `columns`. Two rows for each run, of those with limits
+// where the table is of goodput alone.
+template <class Cells> Table two_sides(const View& view, const std::string& title, const std::vector<Column>& columns,
+                                       bool limited, const Cells& cells) {
+  std::vector<Column> opening = {{"side", "side", "with speculation, or plain decoding", Kind::text}};
+  const bool rate = std::ranges::find(view.axes.columns(), kRate, &Axis::pointer) == view.axes.columns().end();
+  if (rate) opening.insert(opening.begin(), {"rate", "rate", "requests per second that arrive"});
+  return table_of(view, title, both(opening, columns), [&](const Summary& s) {
+    CellRows rows;
     for (const bool drafts : {false, true}) {
-      Row row = view.start(i);
-      row.rule_before = row.rule_before && !drafts && !table.rows.empty();
-      if (rate) row.add({Cell::of(s.load->rate, 2)});
-      row.add({Cell::of(drafts ? "drafts" : "plain")});
-      const SideFigures& side = drafts ? s.speculative : s.baseline;
-      row.add(cells({*s.load, drafts ? s.load->speculative : s.load->baseline, side.latency, drafts}));
-      table.rows.push_back(std::move(row));
+      if (!s.load || (limited && !s.load->limited())) break;
+      std::vector<Cell> side = {Cell::of(drafts ? "drafts" : "plain")};
+      if (rate) side.insert(side.begin(), Cell::of(s.load->rate, 2));
+      rows.push_back(both(side, cells({*s.load, drafts ? s.load->speculative : s.load->baseline,
+                                       (drafts ? s.speculative : s.baseline).latency, drafts})));
     }
-  }
-  return table;
+    return rows;
+  });
 }
 
 Table curve_table(const View& view) {
-  Table table = two_sides(view, curve_columns(), [](const Load&) { return true; }, curve_cells);
-  table.title = "Open loop: throughput and latency, milliseconds";
+  Table table = two_sides(view, "Open loop: throughput and latency, milliseconds", kCurve, false, curve_cells);
   table.note =
       "Requests arrive at a rate, at the same times for both sides (Poisson), and latencies count from the arrival. "
       "Tokens per second cannot exceed what arrives, so their ratio would be no speedup: speculation shows in "
-      "latencies, "
-      "and in the rate that can be served.";
+      "latencies, and in the rate that can be served.";
   return table;
 }
 
 Table goodput_table(const View& view) {
-  std::vector<Column> columns = goodput_columns();
-  columns.push_back({"notes", "notes", "", Kind::text});
-  Table table = two_sides(
-      view, columns, [](const Load& load) { return load.limited(); },
-      [](const LoadedSide& side) {
-        std::vector<Cell> cells = goodput_cells(side);
-        cells.push_back(Cell::of(overload_of(side)));
-        return cells;
-      });
-  table.title = "Open loop: goodput";
-  return table;
+  return two_sides(view, "Open loop: goodput", both(kGoodput, {{"notes", "notes", "", Kind::text}}), true,
+                   [](const LoadedSide& side) { return both(goodput_cells(side), {overload(side)}); });
 }
 
 // The greatest rate below which no measured one misses the share; NaN: the least one misses it.
@@ -150,28 +131,23 @@ double attained(const std::vector<const Load*>& by_rate, LoadFigures Load::* sid
 Table attained_table(const View& view) {
   Table table;
   table.title = "Open loop: the greatest measured rate with 90 % of requests within their limits";
-  std::vector<std::size_t> others;
-  const std::vector<Column> columns = view.columns();
-  for (std::size_t i = 0; i < view.axes.columns().size(); ++i)
-    if (view.axes.columns()[i].pointer != kRate) others.push_back(i), table.columns.push_back(columns[i]);
+  std::vector<std::size_t> others = view.axes.all();
+  std::erase_if(others, [&](std::size_t axis) { return view.axes.columns()[axis].pointer == kRate; });
   if (others.size() == view.axes.columns().size()) return table;  // one rate is no curve
+  const std::vector<Column> columns = view.columns();
+  for (const std::size_t axis : others) table.columns.push_back(columns[axis]);
   table.columns.push_back({"rate plain", "baseline_attained_rate",
                            "DistServe's goodput, of the rates that were measured; -: the least one misses it"});
   table.columns.push_back({"rate drafts", "attained_rate", "the same with speculation"});
-  std::vector<bool> seen(view.cells.size());
-  for (std::size_t i = 0; i < view.cells.size(); ++i) {
+  for (const std::vector<std::size_t>& group : view.groups(others)) {
     std::vector<const Load*> by_rate;
-    for (std::size_t j = i; j < view.cells.size(); ++j) {
-      const Summary& s = view.cells[j];
-      if (seen[j] || s.failed() || !s.load || !s.load->limited()) continue;
-      if (view.equal(i, j, others)) seen[j] = true, by_rate.push_back(&*s.load);
-    }
+    for (const std::size_t i : group)
+      if (const Summary& s = view.cells[i]; !s.failed() && s.load && s.load->limited()) by_rate.push_back(&*s.load);
     if (by_rate.size() < 2) continue;
     std::ranges::sort(by_rate, {}, [](const Load* load) { return load->rate; });
-    Row row;
-    for (const std::size_t axis : others) row.cells.push_back(view.cell(axis, i));
+    Row& row = table.rows.emplace_back();
+    for (const std::size_t axis : others) row.cells.push_back(view.cell(axis, group[0]));
     row.add({Cell::of(attained(by_rate, &Load::baseline), 2), Cell::of(attained(by_rate, &Load::speculative), 2)});
-    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -183,16 +159,8 @@ std::vector<Table> load_tables(const View& view) {
 }
 
 Table every_load_table(const View& view) {
-  std::vector<Column> columns = curve_columns();
-  const std::vector<Column> more = goodput_columns();
-  columns.insert(columns.end(), more.begin(), more.end());
-  return two_sides(
-      view, columns, [](const Load&) { return true; },
-      [](const LoadedSide& side) {
-        std::vector<Cell> cells = curve_cells(side);
-        for (Cell& cell : goodput_cells(side)) cells.push_back(std::move(cell));
-        return cells;
-      });
+  return two_sides(view, "", both(kCurve, kGoodput), false,
+                   [](const LoadedSide& side) { return both(curve_cells(side), goodput_cells(side)); });
 }
 
 }  // namespace foretoken

@@ -48,6 +48,15 @@ std::string one_line(std::string text) {
   return printable(text);
 }
 
+std::string replaced(std::string_view text, const std::map<char, std::string_view>& by) {
+  std::string found;
+  for (const char& c : text) {
+    const auto known = by.find(c);
+    found += known == by.end() ? std::string_view(&c, 1) : known->second;
+  }
+  return found;
+}
+
 int display_width(const std::string& text) {
   int width = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -81,6 +90,14 @@ void print(const std::string& text) {
   const std::string shown = isatty(STDOUT_FILENO) ? printable(text, "\n\t") : text;
   std::fwrite(shown.data(), 1, shown.size(), stdout);
   if (!shown.empty() && shown.back() != '\n') std::fputc('\n', stdout);
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%") ==
+          std::string::npos)
+    return word;
+  return "'" + replaced(word, {{'\'', "'\\''"}}) + "'";
 }
 
 }  // namespace foretoken

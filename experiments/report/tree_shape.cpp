@@ -4,11 +4,10 @@
 #include <cmath>
 #include <optional>
 
-#include "experiments/report/best_trees.h"
-#include "experiments/report/child_acceptance.h"
-#include "experiments/report/divide.h"
-#include "experiments/report/step_times.h"
+#include "experiments/report/selection.h"
+#include "experiments/report/statistics.h"
 #include "experiments/report/tables.h"
+#include "experiments/report/tree_counts.h"
 #include "framework/decode/draft_tree.h"
 
 namespace foretoken {
@@ -17,23 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPlaces = 12;  // shown side by side; JSON has all
-
-struct Condition {
-  json::json_pointer at;
-  json value;
-
-  explicit Condition(const std::string& text) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || !text.starts_with('/') || text.find('~') < equals)
-      throw Error("--where wants POINTER=VALUE, as in --where /verifier/name=k_seq, not '" + text + "'");
-    at = json::json_pointer(text.substr(0, equals));
-    const std::string given = text.substr(equals + 1);
-    value = json::parse(given, nullptr, false);
-    if (value.is_discarded()) value = given;
-  }
-  // Of a key that a run does not have the value is null.
-  bool holds(const json& run) const { return (run.contains(at) ? run[at] : json()) == value; }
-};
 
 // The run without what may differ between runs that are taken together.
 json comparable(json run) {
@@ -47,6 +29,7 @@ struct Taken {
   std::vector<const Result*> results;
   ChildAcceptance children;
   std::vector<StepsOfRows> steps;
+  int untimed = 0;  // runs without step times, since they accept a busy machine
   const json& run() const { return results.front()->run; }
 };
 
@@ -70,11 +53,12 @@ void expect_alike(const json& run, const json& first) {
 
 // Of several lines with one key the last counts, as in tables.
 Taken taken(const std::vector<Result>& results, const std::vector<std::string>& where) {
-  std::vector<Condition> conditions(where.begin(), where.end());
+  std::vector<Condition> conditions;
+  for (const std::string& given : where) conditions.push_back(Condition::read(given));
   Taken t;
   for (const Result* result : latest(results)) {
     if (result->failed() || !result->run.contains("/drafter/shape"_json_pointer)) continue;
-    if (!std::ranges::all_of(conditions, [&](const Condition& c) { return c.holds(result->run); })) continue;
+    if (!std::ranges::all_of(conditions, [&](const Condition& c) { return c.met(result->run); })) continue;
     t.results.push_back(result);
   }
   if (t.results.empty())
@@ -84,10 +68,13 @@ Taken taken(const std::vector<Result>& results, const std::vector<std::string>& 
   for (const Result* result : t.results) {
     expect_alike(result->run, t.run());
     expect_every_node(result->run);
+    const bool timed = !accepts_busy(result->run);
+    if (!timed) ++t.untimed;
     for (const Alternation& repeat : result->repeats) {
       if (!t.children.add(repeat.speculative))
         throw Error("the run " + result->key +
                     " does not say which children were accepted; measure it again into another file");
+      if (!timed) continue;
       add_steps(repeat.speculative, t.steps);
       add_steps(repeat.baseline, t.steps);
     }
@@ -185,7 +172,7 @@ std::vector<Choice> listed(const Chooser& trees) {
   return found;
 }
 
-Table trees_table(const Chooser& trees) {
+Table trees_table(const Chooser& trees, int untimed) {
   Table table;
   table.title = "Best trees";
   table.columns = {{"nodes", "nodes", "of the tree, the root included"},
@@ -200,6 +187,9 @@ Table trees_table(const Chooser& trees) {
                                    " steps, " + std::to_string(std::lround(100 * times.deviation)) +
                                    " % from the measured ones on average; ~: more rows than any measured step."
                              : "The results have no step times, so the tree with the most tokens per round is chosen.";
+  if (untimed > 0)
+    table.note += " Without the step times of " + std::to_string(untimed) + (untimed == 1 ? " run" : " runs") +
+                  " that may be those of a busy machine (/measure/busy).";
   const Choice chosen = trees.chosen(), plain = trees.all().front();
   for (const Choice& c : listed(trees)) {
     Row row;
@@ -254,7 +244,7 @@ std::string report(const std::vector<Result>& results, const TreeShapeOptions& o
   const Taken t = taken(results, o.where);
   const Chooser trees(t, o.nodes);
   if (o.format == "json") return for_programs(t, trees).dump(1) + "\n";
-  const std::vector<Table> tables{acceptance_table(t), trees_table(trees)};
+  const std::vector<Table> tables{acceptance_table(t), trees_table(trees, t.untimed)};
   if (o.format == "csv") return tables.back().csv();
   const bool markdown = o.format == "markdown";
   std::string found;

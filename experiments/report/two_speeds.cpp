@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "experiments/report/levels.h"
+#include "experiments/report/statistics.h"
 
 namespace foretoken {
 

@@ -15,10 +15,8 @@ struct TwoSpeeds {
   double slower = 0;  // their share
 };
 
-// Of logarithms of times. They are divided in two where the groups' means explain the largest share of their variance
-// (Otsu 1979), each group a tenth of them or more. There are two speeds if the means are 5 % or more apart and that
-// share exceeds 3/4 + 0.62 / sqrt(n): what 99 of 100 samples of n uniform draws stay below, of which the groups explain
-// 3/4, the most of any distribution with one mode (a normal one: 2 / pi). None of fewer than 24 times.
+// Of logarithms of times, which are divided in two as measuring.md says (Otsu 1979): 99 of 100 samples of uniform draws
+// have none. None of fewer than 24 times.
 std::optional<TwoSpeeds> two_speeds(std::span<const double> logs);
 
 // Of each side of a run that had two, from the blocks of all its alternations. What grows with the context is

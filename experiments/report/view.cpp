@@ -45,78 +45,6 @@ std::string machines_note(const std::set<std::string>& machines) {
   return " Measured on " + std::to_string(machines.size()) + " machines, whose times do not compare: " + found + ".";
 }
 
-}  // namespace
-
-std::vector<std::string> named_axes(const std::vector<Summary>& summaries) {
-  std::set<std::string> named;
-  for (const Summary& summary : summaries)
-    for (const auto& [pointer, value] : summary.result.axes.items()) named.insert(pointer);
-  return {named.begin(), named.end()};
-}
-
-View::View(const std::vector<Result>& results) : View(of(summarize(results))) {}
-
-View View::of(std::vector<Summary> summaries) {
-  const ComponentNames names(runs_of(summaries));
-  return of(std::move(summaries), names);
-}
-
-View View::of(std::vector<Summary> summaries, const ComponentNames& names) {
-  if (summaries.empty())
-    throw Error("there are no results to show: the file holds no line; `foretoken run FILE.json` writes some");
-  const std::vector<json> runs = runs_of(summaries);
-  Axes axes(runs, named_axes(summaries), names);
-  std::vector<Summary> ordered;
-  for (const std::size_t i : axes.order(runs)) ordered.push_back(std::move(summaries[i]));
-  return View(std::move(ordered), std::move(axes));
-}
-
-View::View(std::vector<Summary> summaries, Axes axes_of_them)
-    : cells(std::move(summaries)), axes(std::move(axes_of_them)) {
-  const Summary* first = nullptr;
-  std::vector<std::map<json, std::size_t>> numbers(axes.columns().size());
-  for (const Summary& s : cells) {
-    values_.emplace_back();
-    for (const std::size_t axis : axes.all())
-      values_.back().push_back(
-          numbers[axis].try_emplace(axes.value(axis, s.run()), numbers[axis].size()).first->second);
-    if (s.failed()) continue;
-    mixed_ |= first && kind_of(first->promise) != kind_of(s.promise);
-    first = &s;
-  }
-}
-
-bool View::equal(std::size_t i, std::size_t j, const std::vector<std::size_t>& axes) const {
-  return std::ranges::all_of(axes, [&](std::size_t axis) { return values_[i][axis] == values_[j][axis]; });
-}
-
-std::vector<std::vector<std::size_t>> View::groups(const std::vector<std::size_t>& axes) const {
-  std::vector<std::vector<std::size_t>> found;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    const auto known = std::ranges::find_if(found, [&](const auto& group) { return equal(group[0], i, axes); });
-    if (known == found.end())
-      found.push_back({i});
-    else
-      known->push_back(i);
-  }
-  return found;
-}
-
-std::vector<Column> View::columns() const {
-  std::vector<Column> found = axes.table_columns();
-  if (mixed_)
-    found.push_back({"output", "promise", "what the verifier promises; lossy: the output differs from plain decoding's",
-                     Kind::text});
-  return found;
-}
-
-std::vector<Cell> View::promise(std::size_t i) const {
-  if (!mixed_) return {};
-  return {Cell::of(cells[i].promise.empty() ? "-" : kind_of(cells[i].promise))};
-}
-
-namespace {
-
 // How the alternations of several runs followed one another, where their lines say it.
 std::string rounds_note(const std::vector<Summary>& cells) {
   std::size_t rounds = 0, others = 0;
@@ -174,6 +102,92 @@ std::string speeds_note(const std::vector<Summary>& cells) {
 
 }  // namespace
 
+std::vector<std::string> named_axes(const std::vector<Summary>& summaries) {
+  std::set<std::string> named;
+  for (const Summary& summary : summaries)
+    for (const auto& [pointer, value] : summary.result.axes.items()) named.insert(pointer);
+  return {named.begin(), named.end()};
+}
+
+View::View(const std::vector<Result>& results) : View(of(summarize(results))) {}
+
+View View::of(std::vector<Summary> summaries) {
+  const ComponentNames names(runs_of(summaries));
+  return of(std::move(summaries), names);
+}
+
+View View::of(std::vector<Summary> summaries, const ComponentNames& names) {
+  if (summaries.empty())
+    throw Error("there are no results to show: the file holds no line; `foretoken run FILE.json` writes some");
+  const std::vector<json> runs = runs_of(summaries);
+  Axes axes(runs, named_axes(summaries), names);
+  std::vector<Summary> ordered;
+  for (const std::size_t i : axes.order(runs)) ordered.push_back(std::move(summaries[i]));
+  return View(std::move(ordered), std::move(axes));
+}
+
+View::View(std::vector<Summary> summaries, Axes axes_of_them)
+    : cells(std::move(summaries)), axes(std::move(axes_of_them)) {
+  const Summary* first = nullptr;
+  std::vector<std::map<json, std::size_t>> numbers(axes.columns().size());
+  for (const Summary& s : cells) {
+    values_.emplace_back();
+    for (const std::size_t axis : axes.all())
+      values_.back().push_back(
+          numbers[axis].try_emplace(axes.value(axis, s.run()), numbers[axis].size()).first->second);
+    if (s.failed()) continue;
+    mixed_ |= first && kind_of(first->promise) != kind_of(s.promise);
+    first = &s;
+  }
+}
+
+bool View::equal(std::size_t i, std::size_t j, const std::vector<std::size_t>& axes) const {
+  return std::ranges::all_of(axes, [&](std::size_t axis) { return values_[i][axis] == values_[j][axis]; });
+}
+
+std::vector<std::vector<std::size_t>> View::groups(const std::vector<std::size_t>& axes) const {
+  std::vector<std::vector<std::size_t>> found;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto known = std::ranges::find_if(found, [&](const auto& group) { return equal(group[0], i, axes); });
+    if (known == found.end())
+      found.push_back({i});
+    else
+      known->push_back(i);
+  }
+  return found;
+}
+
+std::vector<Column> View::mark_columns() const {
+  std::vector<Column> found;
+  if (mixed_)
+    found.push_back({"output", "promise", "what the verifier promises; lossy: the output differs from plain decoding's",
+                     Kind::text});
+  if (unfinished_) found.push_back({"unfinished", "unfinished", "how far a run is that is not finished", Kind::text});
+  return found;
+}
+
+std::vector<Column> View::columns() const {
+  std::vector<Column> found = axes.table_columns();
+  for (Column& column : mark_columns()) found.push_back(std::move(column));
+  return found;
+}
+
+std::vector<Cell> View::marks(const std::vector<std::size_t>& runs) const {
+  std::vector<Cell> found;
+  const std::string& promise = cells[runs[0]].promise;
+  if (mixed_) found.push_back(Cell::of(promise.empty() ? "-" : kind_of(promise)));
+  if (!unfinished_) return found;
+  std::string begun;  // the last of them is said
+  for (const std::size_t i : runs)
+    if (const std::string own = unfinished_of(cells[i]); !own.empty()) begun = own;
+  found.push_back(Cell::of(begun));
+  return found;
+}
+
+void View::mark_unfinished() {
+  unfinished_ = std::ranges::any_of(cells, [](const Summary& s) { return !unfinished_of(s).empty(); });
+}
+
 std::string View::origin() const {
   std::set<std::string> commits, machines, laws;
   std::set<int> repeats, prompts;
@@ -226,7 +240,7 @@ std::string View::models() const {
 Row View::start(std::size_t i) const {
   Row row;
   row.cells = axes.cells(cells[i].run());
-  for (Cell& cell : promise(i)) row.cells.push_back(std::move(cell));
+  row.add(marks({i}));
   row.sentence = cells[i].error;
   std::vector<std::size_t> block = axes.all();
   block.pop_back();

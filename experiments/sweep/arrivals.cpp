@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "experiments/report/load.h"
+#include "experiments/report/summary.h"
 #include "kernels/philox.h"
 
 namespace foretoken {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "experiments/report/time_counts.h"
+#include "experiments/report/statistics.h"
 #include "experiments/sweep/measure.h"
 #include "experiments/sweep/service.h"
 #include "experiments/sweep/step_blocks.h"

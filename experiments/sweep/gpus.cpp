@@ -9,7 +9,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/report/merge.h"
 #include "experiments/report/results.h"
 #include "experiments/sweep/child_process.h"
 #include "experiments/sweep/interrupt.h"

@@ -6,7 +6,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "experiments/report/bench_file.h"
+#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/table.h"

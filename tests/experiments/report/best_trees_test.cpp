@@ -1,5 +1,5 @@
 // The program for the best tree against all trees of up to seven nodes, and by hand.
-#include "experiments/report/best_trees.h"
+#include "experiments/report/tree_counts.h"
 
 #include <algorithm>
 #include <random>

@@ -1,5 +1,5 @@
 // Queues that are run again with other prompts.
-#include "experiments/report/closed_loop.h"
+#include "experiments/report/queues.h"
 
 #include <algorithm>
 #include <cmath>
@@ -85,7 +85,7 @@ TEST(ClosedLoop, OfEqualPromptsDoesNotVary) {
 // two tokens a round.
 TEST(ClosedLoop, RunsTheQueueOfTheDrawnPrompts) {
   ClosedLoop loop;
-  loop.places = 2, loop.step = 1;
+  loop.slots = 2, loop.step = 1;
   for (int p = 0; p < 3; ++p) loop.requests.push_back({p, p == 2 ? 4.0 : 1.0, 1, 1, 1, 1});
   const ServedAgain again = served_again(loop);
   double all = 0;
@@ -102,7 +102,7 @@ TEST(ClosedLoop, RunsTheQueueOfTheDrawnPrompts) {
 // Requests of one prompt go together: they are replaced by those of one other prompt.
 TEST(ClosedLoop, PromptsBringAllTheirRequests) {
   ClosedLoop loop;
-  loop.places = 1, loop.row = 1;
+  loop.slots = 1, loop.row = 1;
   for (int i = 0; i < 6; ++i) loop.requests.push_back({i % 2, 1, i % 2 ? 3.0 : 1.0, 1, 1, 1});
   std::set<long> seen;
   for (const double deviation : served_again(loop).whole) seen.insert(std::lround(1e6 * deviation));

@@ -1,5 +1,5 @@
 // What components are called: all options in which they differ, and never one name for two.
-#include "experiments/report/component_names.h"
+#include "experiments/report/axes.h"
 
 #include <gtest/gtest.h>
 

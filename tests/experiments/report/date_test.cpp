@@ -1,5 +1,5 @@
 // Dates in results are dates.
-#include "experiments/report/date.h"
+#include "experiments/report/result.h"
 
 #include <gtest/gtest.h>
 

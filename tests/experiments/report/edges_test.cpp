@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/axes.h"
-#include "experiments/report/child_acceptance.h"
+#include "experiments/report/tree_counts.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tables.h"

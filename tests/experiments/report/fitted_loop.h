@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/experiment.h"
-#include "experiments/report/rates.h"
 #include "tests/experiments/report/committed_results.h"
 #include "tests/experiments/report/made_results.h"
 

@@ -14,7 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/report/load.h"
+#include "experiments/report/summary.h"
 #include "tests/experiments/report/committed_results.h"
 #include "tests/experiments/report/made_results.h"
 

@@ -1,5 +1,5 @@
 // What is said of a GPU: as its driver's library says it, which is played here by one that is made for the test.
-#include "experiments/report/gpu_state.h"
+#include "experiments/report/machine.h"
 
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,4 @@
 // Figures and tables of open loops, worked by hand.
-#include "experiments/report/load.h"
 
 #include <cmath>
 #include <string>
@@ -209,7 +208,7 @@ TEST(LoadTables, SayWhyThereIsNoSpeedup) {
   options.width = 0;
   const std::string all = show(curve(), options);
   EXPECT_TRUE(test::says(all, "Open loop: throughput and latency", "would be no speedup", "exact ✓, open loop",
-                         "Open loop: goodput", "overload: while all places"));
+                         "Open loop: goodput", "overload: while all slots"));
   options.format = "csv", options.tables = {"load"};
   EXPECT_TRUE(test::says(show(curve(), options), "workload.rate,side,served,tokens_per_second,busy_percent,capacity",
                          "goodput_low", "ttft_limit"));

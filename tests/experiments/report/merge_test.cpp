@@ -1,5 +1,5 @@
 // Merged results: the newest line of each run, in the order of the first.
-#include "experiments/report/merge.h"
+#include "experiments/report/results.h"
 
 #include <gtest/gtest.h>
 

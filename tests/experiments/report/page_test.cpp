@@ -6,9 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/report/repeat.h"
 #include "experiments/report/report.h"
-#include "experiments/report/shell_word.h"
+#include "experiments/report/terminal.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/experiments/report/plot_marks.h"
 #include "tests/support/sentence.h"

@@ -83,6 +83,46 @@ TEST(Selection, OriginSaysThatMachinesDiffer) {
                     "Measured on 2 machines, whose times do not compare: a CPU (2 cores); another CPU (8 cores)."));
 }
 
+// The fastest of four lengths was stopped after one of three alternations.
+std::vector<Result> stopped_sweep() {
+  std::vector<Result> results;
+  for (const int length : {1, 2, 4, 8}) {
+    results.push_back(made(test::swept_line("ngram", length, 0, 1, length == 8 ? 3 : 1 + 0.1 * length)));
+    if (length == 8) results.back().unfinished = DoneOf{.done = 1, .of = 3};
+  }
+  return results;
+}
+
+TEST(Unfinished, EveryTableOfCsvMarksThem) {
+  for (const TableKind& kind : table_kinds()) {
+    if (kind.name == "best" || kind.name == "load" || kind.name == "memory" || kind.name == "categories") continue;
+    const std::string csv = show(stopped_sweep(), {"csv", {kind.name}});
+    EXPECT_TRUE(csv.starts_with("policy.length,unfinished,")) << kind.name << ": " << csv;
+    EXPECT_TRUE(holds(csv, "\n8,1 of 3 alternations,")) << kind.name << ": " << csv;
+    EXPECT_TRUE(holds(csv, "\n4,,")) << kind.name << ": " << csv;
+  }
+  const std::string across = show(stopped_sweep(), {"csv", {}, 118, {}, "/policy/length"});
+  EXPECT_TRUE(holds(across, "1 of 3 alternations")) << across;
+  EXPECT_FALSE(holds(show(swept_lines(), {"csv"}), "unfinished")) << "of a whole sweep there is no such column";
+}
+
+TEST(Unfinished, NoneIsRanked) {
+  const std::string best = show(stopped_sweep(), {"markdown", {"best"}});
+  EXPECT_TRUE(holds(best, "Without 1 run that is not finished, of which the table main says how far.")) << best;
+  EXPECT_TRUE(holds(best, "| 4 | 3 |")) << best;
+  const json found = json::parse(show(stopped_sweep(), {"json"}));
+  ASSERT_EQ(found["best"].size(), 1u);
+  EXPECT_EQ(found["best"][0]["axes"]["/policy/length"], 4);
+  EXPECT_EQ(found["best"][0]["candidates"], 3);
+  EXPECT_FALSE(holds(show(swept_lines(), {"markdown", {"best"}}), "not finished"));
+}
+
+TEST(Unfinished, WordsOfABatchAreSlots) {
+  for (const std::string& text : {show(swept_lines(), {"markdown"}), result_schema().dump()})
+    for (const char* words : {"places of the batch", "places were", "a place is free"})
+      EXPECT_FALSE(holds(text, words)) << words;
+}
+
 std::string shown_by(const std::string& format, const std::vector<std::string>& by) {
   return show(swept_lines(), {format, {"main"}, 118, by});
 }

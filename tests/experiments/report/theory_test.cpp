@@ -1,5 +1,5 @@
 // The theory of independent positions, at its ends.
-#include "experiments/report/theory.h"
+#include "experiments/report/summary.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Quantiles of times that were counted in bins.
-#include "experiments/report/time_counts.h"
+#include "experiments/report/statistics.h"
 
 #include <cmath>
 

@@ -7,8 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "drafters/tree_shape.h"
-#include "experiments/report/child_acceptance.h"
-#include "experiments/report/step_times.h"
+#include "experiments/report/tree_counts.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/support/sentence.h"
 
@@ -193,8 +192,26 @@ TEST(TreeShapeReport, RunsOfDifferentDraftersAreChosenFirst) {
   traced["run"]["trace"] = {{"file", "t.jsonl"}};
   EXPECT_EQ(refusal({good_line(), traced}), "") << "a trace changes no figure";
   EXPECT_TRUE(says(refusal({good_line()}, {"/sampling/temperature=7"}), "that agrees with --where"));
-  for (const char* broken : {"sampling=1", "/a", "=", "/a~=1"})
-    EXPECT_TRUE(says(refusal({good_line()}, {broken}), "--where wants POINTER=VALUE")) << broken;
+  for (const char* broken : {"sampling=1", "/a", "="})
+    EXPECT_TRUE(says(refusal({good_line()}, {broken}), "--where takes /POINTER=VALUE")) << broken;
+  EXPECT_TRUE(says(refusal({good_line()}, {"/a~=1"}), "'/a~' is not a JSON pointer"));
+  EXPECT_EQ(refusal({good_line()}, {"/drafter=draft_tree"}), "") << "conditions are those of show";
+}
+
+TEST(TreeShapeReport, TimesOfABusyMachineAreLeftOut) {
+  json busy = good_line("b");
+  busy["run"]["measure"]["busy"] = "accept";
+  for (json& repeat : busy["repeats"])
+    for (json& rows : repeat["speculative"]["steps_of_rows"]) rows["seconds"] = 100 * rows["seconds"].get<double>();
+  const json quiet = answer({good_line()}, 16), both = answer({good_line(), busy}, 16);
+  for (std::size_t i = 0; i < quiet["trees"].size(); ++i)
+    EXPECT_EQ(both["trees"][i]["step_seconds"], quiet["trees"][i]["step_seconds"]) << i;
+  EXPECT_EQ(both["children"][0][0]["offered"], 2 * quiet["children"][0][0]["offered"].get<double>())
+      << "acceptance does not depend on the machine";
+  EXPECT_TRUE(answer({busy}, 16)["trees"][0]["step_seconds"].is_null());
+  EXPECT_TRUE(says(tree_shape({busy}, {16, {}, "markdown"}), "The results have no step times",
+                   "Without the step times of 1 run that may be those of a busy machine (/measure/busy)."));
+  EXPECT_FALSE(says(tree_shape({good_line()}, {16, {}, "markdown"}), "busy machine"));
 }
 
 TEST(TreeShapeReport, DamagedCountsAreRefused) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/report/throughput.h"
+#include "experiments/report/queues.h"
 #include "tests/experiments/report/fitted_queue.h"
 
 namespace foretoken::test {

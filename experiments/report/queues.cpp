@@ -1,13 +1,12 @@
-#include "experiments/report/closed_loop.h"
+#include "experiments/report/queues.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
 
-#include "experiments/report/divide.h"
-#include "experiments/report/places.h"
 #include "experiments/report/statistics.h"
+#include "kernels/philox.h"
 
 namespace foretoken {
 namespace {
@@ -87,12 +86,12 @@ class LeastSquares {
 
 // Sets what steps cost, and returns how many the queue takes.
 std::size_t fit(ClosedLoop& loop) {
-  Places places(loop.places);
+  Slots slots(loop.slots);
   std::vector<std::pair<std::size_t, std::size_t>> stays;
   std::vector<Costs> until(1);  // of all steps before
   for (const ClosedLoop::Request& r : loop.requests) {
-    const double start = places.start(0);
-    places.keep(start + std::max(1.0, std::round(r.rounds)));
+    const double start = slots.start(0);
+    slots.keep(start + std::max(1.0, std::round(r.rounds)));
     const std::size_t begin = std::size_t(start), end = begin + std::size_t(std::max(1.0, std::round(r.rounds)));
     stays.push_back({begin, end});
     if (until.size() <= end) until.resize(end + 1);
@@ -145,17 +144,17 @@ struct Run {
 };
 
 Run run(const ClosedLoop& loop, const std::vector<std::size_t>& chosen, std::vector<double>& starts) {
-  Places places(loop.places);
+  Slots slots(loop.slots);
   Run found;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const ClosedLoop::Request& r = loop.requests[chosen[i]];
-    starts[i] = places.start(0);
-    places.keep(starts[i] + r.rounds);
+    starts[i] = slots.start(0);
+    slots.keep(starts[i] + r.rounds);
     found.tokens += r.tokens, found.seconds += loop.row * r.rows + loop.prompt_token * r.prompt_tokens;
   }
-  found.seconds += loop.step * places.last();
-  const double begin = 1, end = places.start(0);  // after the first round of those that came first; a place is free
-  if (chosen.size() < std::size_t(loop.places) || end <= begin) return found;
+  found.seconds += loop.step * slots.last();
+  const double begin = 1, end = slots.start(0);  // after the first round of those that came first; a slot is free
+  if (chosen.size() < std::size_t(loop.slots) || end <= begin) return found;
   found.steady_seconds = loop.step * (end - begin);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const ClosedLoop::Request& r = loop.requests[chosen[i]];
@@ -177,12 +176,73 @@ std::vector<double> from_the_whole(const std::vector<Run>& runs, double Run::* t
   return found;
 }
 
+constexpr double kNormal = 1e6;  // degrees of freedom of a deviation whose law is known
+
+// How long each request kept its slot.
+std::vector<double> stays_of(const ServedQueue& queue, std::size_t slots) {
+  Slots all(slots);
+  std::vector<double> found;
+  for (const auto& [arrival, end] : queue.requests) {
+    found.push_back(std::max(0.0, end - all.start(arrival)));
+    all.keep(end);
+  }
+  return found;
+}
+
+// Seconds until the last request ended, if they arrive after these gaps.
+double seconds_with(const std::vector<double>& gaps, const std::vector<double>& stays, std::size_t slots) {
+  Slots all(slots);
+  double arrival = 0;
+  for (std::size_t i = 0; i < stays.size(); ++i) {
+    if (i > 0) arrival += gaps[i - 1];
+    all.keep(all.start(arrival) + stays[i]);
+  }
+  return all.last();
+}
+
+// Exponential ones of a resample. Alternations share them, so that those of equal stays have equal expected seconds.
+std::vector<double> gaps_of(int resample, std::size_t requests, double rate) {
+  std::vector<double> found;
+  for (std::uint32_t i = 0; found.size() < requests; ++i) {
+    const Philox drawn = philox4x32_10(i, std::uint32_t(resample), 0, 0, 0x61727269u, 0x76616c73u);
+    for (const std::uint32_t word : drawn.word) found.push_back(-std::log((word + 0.5) / 4294967296.0) / rate);
+  }
+  return found;
+}
+
+// Seconds of every alternation with other arrivals, [alternations][kResamples].
+std::vector<std::vector<double>> served_again(std::span<const ServedQueue> alternations, double rate, int slots) {
+  std::size_t requests = 1;
+  for (const ServedQueue& a : alternations) requests = std::max(requests, a.requests.size());
+  const std::size_t used = std::min(std::size_t(slots), requests);
+  std::vector<std::vector<double>> stays, found(alternations.size());
+  for (const ServedQueue& a : alternations) stays.push_back(stays_of(a, used));
+  for (int b = 0; b < kResamples; ++b) {
+    const std::vector<double> gaps = gaps_of(b, requests, rate);
+    for (std::size_t k = 0; k < stays.size(); ++k) found[k].push_back(seconds_with(gaps, stays[k], used));
+  }
+  return found;
+}
+
+// Logarithms of the resamples' total seconds over the expected ones. The alternations of one resample have arrivals of
+// their own.
+std::vector<double> arrival_deviations(const std::vector<std::vector<double>>& again, double expected) {
+  const std::size_t apart = std::max<std::size_t>(1, kResamples / again.size());
+  std::vector<double> found;
+  for (std::size_t b = 0; b < kResamples; ++b) {
+    double sum = 0;
+    for (std::size_t k = 0; k < again.size(); ++k) sum += again[k][(b + k * apart) % kResamples];
+    found.push_back(std::log(sum / expected));
+  }
+  return found;
+}
+
 }  // namespace
 
-std::optional<ClosedLoop> closed_loop_of(const std::vector<Alternation>& repeats, SideOf side, int places) {
+std::optional<ClosedLoop> closed_loop_of(const std::vector<Alternation>& repeats, SideOf side, int slots) {
   constexpr double kMostOff = 0.2;  // of the steps measured
   ClosedLoop loop;
-  loop.places = places;
+  loop.slots = slots;
   double steps = 0;
   for (std::size_t r = 0; r < repeats.size(); ++r) {
     const SideRecord& measured = repeats[r].*side;
@@ -207,6 +267,28 @@ ServedAgain served_again(const ClosedLoop& loop) {
   }
   return {from_the_whole(runs, &Run::tokens, &Run::seconds),
           from_the_whole(runs, &Run::steady_tokens, &Run::steady_seconds)};
+}
+
+Interval throughput_interval(std::span<const ServedQueue> alternations, double rate, int slots) {
+  double tokens = 0, seconds = 0, expected = 0;
+  for (const ServedQueue& a : alternations) tokens += a.tokens, seconds += a.seconds;
+  const Interval alone = Interval::of(divide(tokens, seconds));
+  const auto told = [](const ServedQueue& a) {
+    return a.tokens > 0 && std::ranges::any_of(a.requests, [](const auto& r) { return r.end > 0; });
+  };
+  if (alternations.size() < 2 || !std::ranges::all_of(alternations, told)) return alone;
+  const std::vector<std::vector<double>> again = served_again(alternations, rate, slots);
+  std::vector<double> rates;
+  for (std::size_t k = 0; k < again.size(); ++k) {
+    const double seconds_of_one = mean(again[k]);
+    rates.push_back(std::log(alternations[k].tokens / seconds_of_one)), expected += seconds_of_one;
+  }
+  const Level machine{std::sqrt(mean_variance(rates)), double(rates.size()) - 1};
+  const auto [low, high] = spread(arrival_deviations(again, expected));
+  const auto half = [&](double deviation) {
+    return half_width({std::max(0.0, deviation) / normal(), kNormal}, machine);
+  };
+  return {alone.value, alone.value * std::exp(-half(-low)), alone.value * std::exp(half(high))};
 }
 
 }  // namespace foretoken

@@ -1,17 +1,64 @@
-#include "experiments/report/load.h"
-
+// One side of a result line in totals, and what its requests waited for; and the figures of open loops.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "experiments/report/divide.h"
-#include "experiments/report/side_figures.h"
+#include "experiments/report/queues.h"
+#include "experiments/report/statistics.h"
 #include "experiments/report/summary.h"
-#include "experiments/report/throughput.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 namespace {
+
+// A total of a side, and the same of one request.
+struct Sum {
+  long SideRecord::*of_side, RequestRecord::*of_request;
+  double SideFigures::* sum;
+};
+constexpr Sum kSums[] = {{&SideRecord::tokens, &RequestRecord::tokens, &SideFigures::tokens},
+                         {&SideRecord::rounds, &RequestRecord::rounds, &SideFigures::rounds},
+                         {&SideRecord::drafted, &RequestRecord::drafted, &SideFigures::drafted},
+                         {&SideRecord::tested, &RequestRecord::tested, &SideFigures::tested},
+                         {&SideRecord::accepted, &RequestRecord::accepted, &SideFigures::accepted},
+                         {&SideRecord::prompt_tokens, &RequestRecord::prompt_tokens, &SideFigures::prompt_tokens}};
+
+// The most of the repeats so far and of this one.
+void add_memory(const std::optional<MemoryUsed>& memory, MemoryFigures& most) {
+  const auto add = [&](auto MemoryUsed::* part, double MemoryFigures::* figure) {
+    std::optional<std::int64_t> bytes;
+    if (memory) bytes = (*memory).*part;
+    const double now = bytes ? double(*bytes) : kUnknown;
+    if (!(now <= most.*figure)) most.*figure = now;
+  };
+  add(&MemoryUsed::target_weights, &MemoryFigures::target_weights);
+  add(&MemoryUsed::draft_weights, &MemoryFigures::draft_weights);
+  add(&MemoryUsed::cache, &MemoryFigures::cache);
+  add(&MemoryUsed::cache_used, &MemoryFigures::cache_used);
+  add(&MemoryUsed::scratch, &MemoryFigures::scratch);
+}
+
+double known(const std::optional<long>& count) { return count ? double(*count) : kUnknown; }
+
+void add_totals(const SideRecord& measured, SideFigures& side) {
+  for (const Sum& s : kSums) side.*s.sum += double(measured.*s.of_side);
+  side.seconds += measured.seconds;
+  side.steps += double(measured.steps);
+  side.prefix_rows += double(measured.prefix_rows);
+  side.preempted += double(measured.preempted);
+  side.recorded += known(measured.recorded);
+  side.unrecorded += known(measured.unrecorded);
+  side.cut += double(measured.cut);
+  for (const auto& [reason, rounds] : measured.no_draft) side.no_draft[reason] += double(rounds);
+  side.phases += measured.phases;
+  add_memory(measured.memory, side.memory);
+}
+
+void leave_out(const RequestRecord& request, SideFigures& side) {
+  for (const Sum& s : kSums) side.*s.sum -= double(request.*s.of_request);
+  side.seconds -= request.share_seconds;
+}
 
 using nlohmann::json;
 
@@ -84,10 +131,10 @@ template <class F> Measurements alternations(std::size_t n, const F& term) {
 // Over alternations; without bounds where one of them has none of it.
 Interval interval_over(const Measurements& m) {
   const bool positive = std::ranges::all_of(m.terms, [](const Term& t) { return t.top > 0 && t.base_top > 0; });
-  return positive ? paired_interval(m) : Interval{ratio_of_totals(m.terms), kUnknown, kUnknown};
+  return positive ? paired_interval(m) : Interval::of(ratio_of_totals(m.terms));
 }
 
-LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, int places) {
+LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, int slots) {
   const auto total = [&](double Sums::* part) {
     double sum = 0;
     for (const Sums& s : all) sum += s.*part;
@@ -100,7 +147,7 @@ LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, int place
   found.served = divide(total(&Sums::ended), total(&Sums::seconds));
   std::vector<ServedQueue> queues;
   for (const Sums& s : all) queues.push_back(s.served);
-  found.tokens_per_second = throughput_interval(queues, load.rate, places);
+  found.tokens_per_second = throughput_interval(queues, load.rate, slots);
   found.busy = 1 - divide(total(&Sums::idle), total(&Sums::seconds));
   found.capacity = divide(divide(total(&Sums::steady_tokens), total(&Sums::steady_seconds)),
                           divide(total(&Sums::tokens), total(&Sums::requests)));
@@ -128,6 +175,65 @@ json to_json(const LoadFigures& f) {
 }
 
 }  // namespace
+
+Quantiles quantiles_of(std::vector<double> seconds) {
+  std::ranges::sort(seconds);
+  return {1000 * quantile(seconds, 0.5), 1000 * quantile(seconds, 0.9), 1000 * quantile(seconds, 0.99)};
+}
+
+// A request's first round processes its prompt and emits all accepted tokens of its first draft at once; the rest is
+// decoding.
+SideFigures summarize_side(const std::vector<Alternation>& repeats, SideOf which, const std::set<int>& left_out) {
+  SideFigures side;
+  std::vector<double> ttft, tpot, whole;
+  TimeCounts gaps;
+  double decode_tokens = 0, decode_seconds = 0;
+  for (const Alternation& repeat : repeats) {
+    const SideRecord& measured = repeat.*which;
+    add_totals(measured, side);
+    gaps += TimeCounts(measured.gaps);
+    for (const RequestRecord& request : measured.requests) {
+      if (left_out.contains(request.prompt)) {
+        leave_out(request, side);
+        continue;
+      }
+      const double later = double(request.decode_tokens());
+      ttft.push_back(request.ttft);
+      whole.push_back(request.seconds);
+      if (later > 0) tpot.push_back(request.decode_seconds / later);
+      side.steady_seconds += request.steady_seconds.value_or(kUnknown);
+      side.log_probability += request.log_probability.value_or(kUnknown);
+      decode_tokens += later;
+      decode_seconds += request.decode_seconds;
+    }
+  }
+  if (!left_out.empty()) side.phases = kUnknownPhases;
+  side.tokens_per_second = divide(side.tokens, side.seconds);
+  side.decode_tokens_per_second = divide(decode_tokens, decode_seconds);
+  side.ms_per_token = divide(1000 * decode_seconds, decode_tokens);
+  side.log_probability = divide(side.log_probability, side.tokens);
+  std::vector<double> ttft_ms = ttft;
+  for (double& t : ttft_ms) t *= 1000;
+  side.ttft_ms = median(std::move(ttft_ms));
+  side.latency = {quantiles_of(std::move(ttft)),
+                  quantiles_of(std::move(tpot)),
+                  {1000 * gaps.quantile(0.5), 1000 * gaps.quantile(0.9), 1000 * gaps.quantile(0.99)},
+                  quantiles_of(std::move(whole))};
+  side.overhead = divide(side.phases.overhead(), side.phases.total);
+  return side;
+}
+
+LeftOutTurns left_out_turns_of(const std::vector<Alternation>& repeats) {
+  LeftOutTurns found;
+  const auto add = [&](const std::optional<TurnsLeftOut>& left_out, int& turns) {
+    if (!left_out) return;
+    turns = std::max(turns, int(left_out->turns.size()));
+    found.context = left_out->context;
+  };
+  for (const Alternation& repeat : repeats) add(repeat.speculative.left_out, found.speculative);
+  for (const Alternation& repeat : repeats) add(repeat.baseline.left_out, found.baseline);
+  return found;
+}
 
 std::optional<double> rate_of(const json& run) { return of_workload(run, "rate"); }
 

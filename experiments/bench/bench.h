@@ -1,13 +1,17 @@
 // `foretoken bench`: the limits of the machine, and matrix products in proportion to them. Measures the read bandwidth
 // and the multiply-add peak in the same run as the products, in alternation, and prints roofline(n) = max(bytes /
-// bandwidth, operations / peak); for the demo pair also what bench_bars.h measures, else a sentence that it was left
+// bandwidth, operations / peak); for the demo pair also its bars, else a sentence that it was left
 // out. This module must not know sequences or drafters.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "framework/model/config.h"
+#include "kernels/backend.h"
 
 namespace foretoken {
 
@@ -47,5 +51,49 @@ struct Ceiling {
   // The least seconds that `rows` rows through these products can take, with weights read once.
   double roofline(const std::vector<ProductShape>& shapes, int rows) const;
 };
+
+// The weights of a model's forward, in memory in the order in which it reads them, so that products of them read memory
+// as a forward does.
+struct WeightStream {
+  struct Step {
+    std::size_t shape;
+    Weight weight;
+  };
+  std::vector<ProductShape> shapes;  // with the bytes of their weights
+  std::vector<Step> steps;
+  std::int64_t bytes = 0;
+
+  // Weights of `dtype`: bf16, f32 or a weight format.
+  WeightStream(Backend& backend, const std::vector<ProductShape>& all, const std::string& dtype);
+  // Seconds of one pass with `rows` rows, by shape; the last entry is the total.
+  std::vector<double> run(Backend& backend, const std::map<std::int64_t, Tensor>& inputs, int rows) const;
+
+ private:
+  void add(Backend& backend, std::size_t i, const std::string& dtype);
+};
+
+// Rows of every width that the products take, by width.
+std::map<std::int64_t, Tensor> inputs_of(const std::vector<ProductShape>& shapes, int rows);
+
+// One line of the second table: whole steps of the demo pair, a long attention and a prompt on the cpu device, with the
+// bar that the project requires. roofline = max(bytes / bandwidth, operations / peak), both measured in the same
+// alternation.
+struct Bar {
+  std::string name;
+  double bytes = 0, operations = 0;  // of what was timed; 0: not relevant to the bar
+  double seconds = 0, roofline = 0;  // medians; roofline 0: none
+  double figure = 0;
+  std::string unit;  // of the figure
+  double bar = 0;
+  bool at_most = false;  // else `figure` must be at least `bar`
+
+  bool met() const { return at_most ? figure <= bar : figure >= bar; }
+};
+
+// Every line is measured `repeats` times, in alternation with all others and with the machine's bandwidth and peak.
+std::vector<Bar> measure_bars(int threads, int repeats);
+
+void print_bars(const std::vector<Bar>& bars);
+nlohmann::json as_json(const std::vector<Bar>& bars);
 
 }  // namespace foretoken

@@ -1,5 +1,3 @@
-#include "experiments/bench/bench_bars.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +14,9 @@
 #include "kernels/cpu/ceilings.h"
 
 namespace foretoken {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Bar, name, bytes, operations, seconds, roofline, figure, unit, bar, at_most)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -258,18 +259,8 @@ void print_bars(const std::vector<Bar>& bars) {
 }
 
 Json as_json(const std::vector<Bar>& bars) {
-  Json all = Json::array();
-  for (const Bar& b : bars)
-    all.push_back({{"name", b.name},
-                   {"bytes", b.bytes},
-                   {"operations", b.operations},
-                   {"seconds", b.seconds},
-                   {"roofline", b.roofline},
-                   {"figure", b.figure},
-                   {"unit", b.unit},
-                   {"bar", b.bar},
-                   {"at_most", b.at_most},
-                   {"met", b.met()}});
+  Json all = bars;
+  for (std::size_t i = 0; i < bars.size(); ++i) all[i]["met"] = bars[i].met();
   return all;
 }
 

@@ -5,11 +5,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/bench/bench_alone.h"
-#include "experiments/bench/bench_scenarios.h"
-#include "experiments/bench/scenario_bars.h"
-#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
+#include "experiments/report/results.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/workbench.h"
@@ -238,20 +235,8 @@ Json common(const Scenario& s, const DeviceSpeed& machine, const Backend& backen
           {"date", utc_now()}};
 }
 
-Json as_json(const Measured& m) {
-  return {{"step_ms", m.step_ms},
-          {"draft_ms", m.draft_ms},
-          {"draft_forward_ms", m.draft_forward_ms},
-          {"target_ms", m.target_ms},
-          {"verify_ms", m.verify_ms},
-          {"host_ms", m.host_ms},
-          {"tau", m.tau},
-          {"waits", m.waits},
-          {"bytes", m.bytes},
-          {"operations", m.operations},
-          {"share", m.share()},
-          {"roofline_ms", m.roofline_ms}};
-}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measured, step_ms, draft_ms, draft_forward_ms, target_ms, verify_ms, host_ms, tau,
+                                   bytes, operations, roofline_ms, waits)
 
 std::string row_of(const Scenario& s, const Measured& m) {
   const auto or_dash = [](double v) {
@@ -273,10 +258,14 @@ Json measure_scenario(const Scenario& s, Workbench& bench, const Registries& reg
   if (s.attention || s.moves > 0) {
     const AloneResult r = s.attention ? measure_attention(s, bench, config_of(s), machine.bytes_a_second)
                                       : measure_compaction(s, bench, machine.bytes_a_second);
-    times.ms = r.ms, figures = r.line, row = r.text;
+    times.ms = r.ms;
+    figures = r.line;
+    row = r.text;
   } else {
     const Measured m = measure(s, bench, registries, machine);
-    times = {m.step_ms, m.verify_ms, m.host_ms, m.draft_ms, m.draft_forward_ms}, figures = as_json(m),
+    times = {m.step_ms, m.verify_ms, m.host_ms, m.draft_ms, m.draft_forward_ms};
+    figures = m;
+    figures["share"] = m.share();
     row = row_of(s, m);
   }
   Json line = common(s, machine, bench.backend(s.run.at("engine")));

@@ -3,16 +3,13 @@
 #include <set>
 
 #include "experiments/conformance/check.h"
-#include "experiments/conformance/configurations.h"
-#include "experiments/conformance/guarded.h"
+#include "experiments/conformance/components.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
 namespace {
 
 using nlohmann::json;
-using Refusal = std::string (*)(const Registries&, const json&);
-
 // All configs that the kit tries, those of one name, or the given one.
 template <class T> std::vector<json> configs_of(const Registry<T>& registry, const json& given) {
   if (given.is_null()) return configurations(registry);
@@ -21,21 +18,13 @@ template <class T> std::vector<json> configs_of(const Registry<T>& registry, con
 }
 
 // Those of them that can be used; a given one that cannot is an Error.
-template <class T>
-std::vector<json> chosen(const Registries& r, const Registry<T>& registry, const json& given, Refusal refusal) {
+template <class T> std::vector<json> chosen(const Registries& r, const Registry<T>& registry, const json& given) {
   std::vector<json> all;
   for (json& config : configs_of(registry, given)) {
-    const std::string why = refusal(r, config);
+    const std::string why = refusal_of(r, registry, config);
     if (!why.empty() && !given.is_null()) throw Error(why);
     if (why.empty()) all.push_back(std::move(config));
   }
-  return all;
-}
-
-template <class T> std::vector<std::string> refused(const Registries& r, const Registry<T>& registry, Refusal refusal) {
-  std::vector<std::string> all;
-  for (const json& config : configurations(registry))
-    if (const std::string why = refusal(r, config); !why.empty()) all.push_back(why);
   return all;
 }
 
@@ -45,7 +34,7 @@ template <class T> std::vector<std::string> refused(const Registries& r, const R
 json drafter_beside(const Registries& r, const json& policy) {
   const std::string plugin = r.policies.find(policy).plugin;
   const bool confidence = policy_of(r, policy).most.confidence != 0;
-  std::vector<json> all = chosen(r, r.drafters, nullptr, refusal_of_drafter);
+  std::vector<json> all = chosen(r, r.drafters, nullptr);
   std::erase_if(all, [&](const json& drafter) {
     const Needs needs = needs_of(r, drafter);
     return needs.proposes.empty() || (confidence && !needs.confidence);
@@ -89,10 +78,10 @@ std::vector<Candidate> candidates(const Choice& choice) {
   const Registries r = guarded(choice.registries);
   const json fixed{{"name", "fixed"}, {"length", 4}};
   std::vector<json> policies{fixed};
-  if (!choice.policy.is_null()) policies = chosen(r, r.policies, choice.policy, refusal_of_policy);
-  const auto drafters = is_alone(choice) ? std::vector<json>{drafter_beside(r, policies.front())}
-                                         : chosen(r, r.drafters, choice.drafter, refusal_of_drafter);
-  const auto verifiers_of_all = chosen(r, r.verifiers, choice.verifier, refusal_of_verifier);
+  if (!choice.policy.is_null()) policies = chosen(r, r.policies, choice.policy);
+  const auto drafters =
+      is_alone(choice) ? std::vector<json>{drafter_beside(r, policies.front())} : chosen(r, r.drafters, choice.drafter);
+  const auto verifiers_of_all = chosen(r, r.verifiers, choice.verifier);
   const bool own_verifier = !choice.verifier.is_null() || (choice.drafter.is_null() && choice.policy.is_null());
   auto verifiers = verifiers_of_all;
   // What a drafter or a policy owes shows beside exact verifiers; lossy ones hide it.
@@ -110,7 +99,7 @@ std::vector<Candidate> candidates(const Choice& choice) {
     for (const json& policy : policies)
       for (const json& verifier : verifiers) add(drafter, policy, verifier, !choice.policy.is_null());
   if (choice.policy.is_null() && choice.drafter.is_null())
-    for (const json& policy : chosen(r, r.policies, nullptr, refusal_of_policy))
+    for (const json& policy : chosen(r, r.policies, nullptr))
       if (policy["name"] != "fixed") {
         const json drafter = drafter_beside(r, policy);
         for (const json& verifier : verifiers) add(drafter, policy, verifier, true);
@@ -122,20 +111,21 @@ std::vector<Candidate> candidates(const Choice& choice) {
 std::vector<std::string> left_out(const Choice& choice) {
   const Registries r = guarded(choice.registries);
   std::vector<std::string> all;
-  const auto add = [&](const auto& registry, Refusal refusal) {
-    for (const auto& sentences : {not_configured(registry), refused(r, registry, refusal)})
-      all.insert(all.end(), sentences.begin(), sentences.end());
+  const auto add = [&](const auto& registry) {
+    std::ranges::copy(not_configured(registry), std::back_inserter(all));
+    for (const json& config : configurations(registry))
+      if (const std::string why = refusal_of(r, registry, config); !why.empty()) all.push_back(why);
   };
-  if (choice.drafter.is_null()) add(r.drafters, refusal_of_drafter);
-  if (choice.drafter.is_null() && choice.policy.is_null()) add(r.policies, refusal_of_policy);
-  if (choice.verifier.is_null()) add(r.verifiers, refusal_of_verifier);
+  if (choice.drafter.is_null()) add(r.drafters);
+  if (choice.drafter.is_null() && choice.policy.is_null()) add(r.policies);
+  if (choice.verifier.is_null()) add(r.verifiers);
   return all;
 }
 
 std::vector<std::string> pairings(const Choice& choice) {
   if (!is_alone(choice)) return {};
   const Registries r = guarded(choice.registries);
-  const json policy = chosen(r, r.policies, choice.policy, refusal_of_policy).front();
+  const json policy = chosen(r, r.policies, choice.policy).front();
   return {"the policy '" + policy.at("name").get<std::string>() + "' was checked beside the drafter " +
           drafter_beside(r, policy).dump() + "; --drafter names another"};
 }

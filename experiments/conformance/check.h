@@ -47,14 +47,14 @@ struct LawReport {
 const char* name_of(LawReport::Ruling r);  // "holds", "broken", "does not apply", "not shown"
 
 struct CheckReport {
-  std::vector<std::string> subjects;
-  std::vector<std::string> left_out;  // sentences: components not checked, since only a user can set a required option,
-                                      // or since nothing serves what they need
+  std::vector<std::string> subjects{};
+  std::vector<std::string> left_out{};  // sentences: components not checked, since only a user can set a required
+                                        // option, or since nothing serves what they need
   std::vector<std::string> pairings{};  // sentences: beside what a component was checked
-  std::vector<PluginFile> plugins;
-  std::vector<LawReport> laws;         // in the order of kit_laws(), then of the subjects
-  std::vector<std::string> sentences;  // one for every law that is broken or was not shown
-  bool of_all_laws = true;             // no laws were chosen by name
+  std::vector<PluginFile> plugins{};
+  std::vector<LawReport> laws{};         // in the order of kit_laws(), then of the subjects
+  std::vector<std::string> sentences{};  // one for every law that is broken or was not shown
+  bool of_all_laws = true;               // no laws were chosen by name
   double seconds = 0, level = 0, found = 0.01, power = 0.99;
   bool holds() const { return sentences.empty(); }
 };
@@ -78,5 +78,32 @@ struct Prepared {
 // process ended that called it.
 CheckReport check(const std::function<Prepared()>& prepare, const HowToCheck& how);
 CheckReport check(const std::vector<Candidate>& candidates, const Environment& environment, const HowToCheck& how);
+
+// What a check will run, made in each process that runs it, and its way as text to the one that collects the results.
+struct Job {
+  std::size_t report = 0;             // index of its LawReport
+  int number = 0;                     // of the scenario in it
+  std::string scenario;               // its name
+  std::function<Finding()> run = {};  // not of an agenda that came as text
+};
+
+struct Agenda {
+  std::vector<std::string> subjects{};   // of the candidates
+  std::vector<std::string> proposing{};  // of those whose drafter proposes something
+  std::vector<LawReport> reports{};      // of every law and subject, not yet filled in
+  std::vector<Job> jobs{};               // breadth first: when the time is up, every law has run some scenarios
+  std::vector<std::string> left_out{}, pairings{};
+  std::vector<PluginFile> plugins{};
+  double level = 0;
+};
+
+// `only`: the names of the laws that are run; empty: all.
+Agenda agenda_of(const Prepared& prepared, const std::vector<std::string>& only);
+
+// One line without a line break.
+std::string line_of(const Agenda& agenda);
+std::string line_of(const Finding& finding);
+Agenda agenda_from(const std::string& line);
+Finding finding_from(const std::string& line);
 
 }  // namespace foretoken::conformance

@@ -1,10 +1,70 @@
 #include "experiments/conformance/enumerator.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
+
+double RaceRegion::volume() const {
+  double sum = 0;
+  for (const Piece& p : pieces_) sum += p.volume;
+  return sum;
+}
+
+std::size_t RaceRegion::place_of(int token) {
+  const std::size_t n = tokens_.size(), at = std::size_t(std::ranges::find(tokens_, token) - tokens_.begin());
+  if (at < n) return at;
+  tokens_.push_back(token);
+  for (Piece& p : pieces_) {
+    std::vector<double> corners((n + 1) * (n + 1), 0.0);
+    for (std::size_t k = 0; k < n; ++k) std::copy_n(p.corners.data() + k * n, n, corners.data() + k * (n + 1));
+    corners.back() = 1;
+    p.corners = std::move(corners);
+  }
+  return n;
+}
+
+RaceRegion RaceRegion::won_by(int winner, std::span<const double> law) const {
+  RaceRegion region;
+  if (!(law[std::size_t(winner)] > 0)) {
+    region.pieces_.clear();
+    return region;
+  }
+  region = *this;
+  const std::size_t w = region.place_of(winner);
+  for (int x = 0; x < int(law.size()); ++x) {
+    if (x == winner || !(law[std::size_t(x)] > 0)) continue;  // a token of probability 0 never wins
+    const Rivals rivals{w, region.place_of(x), law[std::size_t(winner)], law[std::size_t(x)]};
+    std::vector<Piece> kept;
+    for (Piece& p : region.pieces_) cut(std::move(p), rivals, region.tokens_.size(), kept);
+    region.pieces_ = std::move(kept);
+  }
+  return region;
+}
+
+void RaceRegion::cut(Piece piece, const Rivals& r, std::size_t n, std::vector<Piece>& kept) {
+  constexpr double kRounding = 1e-15;  // a corner that an earlier cut put on this plane lies on it
+  const double *inside = nullptr, *outside = nullptr;
+  double most = 0, least = 0;
+  for (const double* u = piece.corners.data(); u < piece.corners.data() + n * n; u += n) {
+    const double f = (u[r.x] * r.lw - u[r.w] * r.lx) / (r.lw + r.lx);
+    if (std::abs(f) <= kRounding) continue;
+    if (f > most) most = f, inside = u;
+    if (f < least) least = f, outside = u;
+  }
+  if (!outside) return kept.push_back(std::move(piece));
+  if (!inside) return;
+  const double share = most / (most - least);  // of the edge from the inner corner to the outer one
+  Piece other = piece;
+  double *near = piece.corners.data() + (outside - piece.corners.data()),
+         *far = other.corners.data() + (inside - piece.corners.data());
+  for (std::size_t k = 0; k < n; ++k) near[k] = far[k] = inside[k] + share * (outside[k] - inside[k]);
+  piece.volume *= share, other.volume *= 1 - share;
+  cut(std::move(piece), r, n, kept);
+  cut(std::move(other), r, n, kept);
+}
 
 Enumerator::Name Enumerator::name_of(const Draws& draws, const Philox& counter) {
   return {draws.seed, std::to_array(counter.word)};
@@ -26,7 +86,6 @@ int Enumerator::split(const Draws& draws, DrawName draw_name, const std::vector<
   const Name name = name_of(draws, draws.counter(draw_name));
   if (remembers_) {
     const auto [it, fresh] = intervals_.try_emplace(name);
-    met_again_ += !fresh;
     if (!fresh && asked_twice_.empty()) asked_twice_ = twice(draws, draw_name);
     now = it->second;
   }
@@ -70,7 +129,7 @@ bool Enumerator::accept(double probability, const Draws& draws, DrawName name) {
   return split(draws, name, {0, std::clamp(probability, 0.0, 1.0), 1}) == 0;
 }
 
-Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) {
+Token Enumerator::draw(int vocab, Probability law, const Draws& draws, DrawName name) {
   std::vector<double> cuts{0};
   Token last = 0;
   for (Token x = 0; x < vocab; ++x) {
@@ -83,11 +142,11 @@ Token Enumerator::draw(int vocab, const std::function<double(Token)>& law, const
   return split(draws, name, cuts);
 }
 
-Token Enumerator::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
+Token Enumerator::race(int vocab, Probability law, const Draws& draws, std::uint32_t position) {
   constexpr double kNothing = 1e-14;  // a region of this size is rounding
   const Name name = name_of(draws, draws.noise_counter(position, 0));
   RaceRegion now;
-  if (const auto known = regions_.find(name); known != regions_.end()) now = known->second, ++met_again_;
+  if (const auto known = regions_.find(name); known != regions_.end()) now = known->second;
   std::vector<double> p;
   for (Token x = 0; x < vocab; ++x) p.push_back(law(x));
   std::vector<int> possible;
@@ -142,24 +201,60 @@ void Enumerator::branch(std::vector<Script>& left) {
     }
 }
 
-bool Renaming::accept(double probability, const Draws& draws, DrawName name) {
-  Draws d = draws;
-  rename_(d, name);
-  return inner_ ? inner_->accept(probability, d, name) : d.uniform(name) < probability;
+Enumerators::Enumerators(int at_once, int requests, bool remembers)
+    : requests_(requests), all_(std::size_t(at_once), Enumerator(remembers)) {}
+
+Enumerator& Enumerators::of(const Draws& draws) {
+  if (all_.size() == 1) return all_.front();
+  const std::uint64_t i = (draws.stream - 1) / std::uint64_t(requests_);
+  if (i < all_.size()) return all_[std::size_t(i)];
+  unknown_stream_ = true;
+  throw Error("a draw has the stream " + std::to_string(draws.stream) + ", which no request has");
 }
 
-Token Renaming::draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) {
-  Draws d = draws;
-  rename_(d, name);
-  return inner_ ? inner_->draw(vocab, law, d, name) : invert_cdf(scalar_tiles(law), vocab, d.uniform(name));
+bool Enumerators::accept(double probability, const Draws& draws, DrawName name) {
+  return of(draws).accept(probability, draws, name);
 }
 
-Token Renaming::race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) {
-  Draws d = draws;
-  DrawName name{Role::noise, 0, 0};
-  d.root = position;
-  rename_(d, name);
-  return inner_ ? inner_->race(vocab, law, d, d.root) : win_race(scalar_tiles(law), vocab, d, d.root);
+Token Enumerators::draw(int vocab, Probability law, const Draws& draws, DrawName name) {
+  return of(draws).draw(vocab, law, draws, name);
+}
+
+Token Enumerators::race(int vocab, Probability law, const Draws& draws, std::uint32_t position) {
+  return of(draws).race(vocab, law, draws, position);
+}
+
+// The oldest first: what differs from a sequence early has the most sequences after it, so least() grows fast. Where
+// very many are left the newest, which leaves fewer.
+int Enumerators::begin() {
+  constexpr std::size_t kVeryMany = 1 << 15;
+  running_ = int(std::min(left_.size(), all_.size()));
+  for (int i = 0; i < running_; ++i) {
+    const bool oldest = left_.size() < kVeryMany;
+    all_[std::size_t(i)].follow(std::move(oldest ? left_.front() : left_.back()));
+    oldest ? left_.pop_front() : left_.pop_back();
+  }
+  paths_ += running_;
+  return running_;
+}
+
+void Enumerators::end() {
+  std::vector<Enumerator::Script> more;
+  for (int i = 0; i < running_; ++i) all_[std::size_t(i)].branch(more);
+  for (Enumerator::Script& script : more) left_.push_back(std::move(script));
+}
+
+void Enumerators::probe(std::uint64_t seed) {
+  for (Enumerator& e : all_) e.probe(seed == 0 ? 0 : seed++);
+}
+
+std::string Enumerators::asked_twice() const {
+  const auto it = std::ranges::find_if(all_, [](const Enumerator& e) { return !e.asked_twice().empty(); });
+  return it == all_.end() ? "" : it->asked_twice();
+}
+
+bool Enumerators::entangled() const {
+  return all_.size() > 1 && (unknown_stream_ || std::ranges::any_of(all_, &Enumerator::contradicted));
 }
 
 }  // namespace foretoken::conformance

@@ -9,15 +9,65 @@
 //   (chance.next());
 #pragma once
 #include <array>
+#include <deque>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "experiments/conformance/race_region.h"
+#include "kernels/host_backend.h"
 #include "kernels/lane.h"
 
 namespace foretoken::conformance {
+
+// The exact region of the noise of one exponential race that is still possible. E_0, E_1, ... are independent Exp(1),
+// so their shares u_x = E_x / sum E are uniform on the simplex, and "w wins under the distribution l" means u_w / l(w)
+// <= u_x / l(x) for every other possible token x: half-spaces. The region is a list of simplices; a half-space cuts a
+// simplex edge by edge, and each cut divides the volume as it divides the edge, so volumes need no other computation.
+// Only tokens that some race allowed are coordinates: the shares of a part of the tokens are uniform on its simplex
+// too, and a further token makes of every simplex the one with its corner added, which is the same part of the whole.
+// So the cost does not depend on the size of the vocabulary.
+class RaceRegion {
+ public:
+  // The part in which `winner` wins under `law` (>= 0, [vocab]); empty where the winner is impossible. Laws of one
+  // region are over one vocabulary.
+  RaceRegion won_by(int winner, std::span<const double> law) const;
+  double volume() const;  // its probability: 1 for the whole simplex
+
+ private:
+  struct Piece {
+    double volume;
+    std::vector<double> corners;  // [tokens_, tokens_], in one range: proofs make millions
+  };
+  // Two of tokens_, by their places there, and their probabilities.
+  struct Rivals {
+    std::size_t w, x;
+    double lw, lx;
+  };
+  std::size_t place_of(int token);  // in tokens_, to which it is added if it is not there
+  // Appends to `kept` the part of `piece` where u_x lw - u_w lx >= 0; `n`: its corners.
+  static void cut(Piece piece, const Rivals& r, std::size_t n, std::vector<Piece>& kept);
+
+  std::vector<int> tokens_;  // that some law allowed; the whole simplex while there is none
+  std::vector<Piece> pieces_{{1, {}}};
+};
+
+using Probability = const std::function<double(Token)>&;
+
+// The random numbers of the generator.
+class Generator : public Chance {
+ public:
+  bool accept(double probability, const Draws& draws, DrawName name) override {
+    return draws.uniform(name) < probability;
+  }
+  Token draw(int vocab, Probability p, const Draws& draws, DrawName name) override {
+    return invert_cdf(scalar_tiles(p), vocab, draws.uniform(name));
+  }
+  Token race(int vocab, Probability p, const Draws& draws, std::uint32_t position) override {
+    return win_race(scalar_tiles(p), vocab, draws, position);
+  }
+};
 
 class Enumerator : public Chance {
  public:
@@ -25,9 +75,9 @@ class Enumerator : public Chance {
   explicit Enumerator(bool remembers = true) : remembers_(remembers) {}
 
   bool accept(double probability, const Draws& draws, DrawName name) override;
-  Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override;
+  Token draw(int vocab, Probability p, const Draws& draws, DrawName name) override;
   // A race draws the whole noise of its position: the noise that is still possible is a region of the simplex.
-  Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
+  Token race(int vocab, Probability p, const Draws& draws, std::uint32_t position) override;
 
   // One outcome of a draw that falls in several ways.
   struct Choice {
@@ -54,7 +104,6 @@ class Enumerator : public Chance {
   void probe(std::uint64_t seed);
   double ways() const { return ways_; }
 
-  long names_met_again() const { return met_again_; }
   // "; the draw {Role::accept, 1, 0} was asked for twice in one round", of the first name that was met again; else
   // empty. Races of one position share their noise, and are not meant.
   const std::string& asked_twice() const { return asked_twice_; }
@@ -83,23 +132,62 @@ class Enumerator : public Chance {
   bool contradicted_ = false;
   double weight_ = 1, ways_ = 1;
   std::uint64_t probe_ = 0, probed_ = 0;  // the seed, 0: follows the script; random choices so far
-  long paths_ = 1, met_again_ = 0;
+  long paths_ = 1;
   std::string asked_twice_;
 };
 
-// Renames every draw before it reaches `inner`, or Philox where `inner` is null: for planted bugs of naming. A race
-// passes its position as the root, since its name holds the position.
-class Renaming : public Chance {
+// A host that asks `chance` for its draws as long as this lives.
+class Asking {
  public:
-  using Rename = std::function<void(Draws&, DrawName&)>;
-  explicit Renaming(Rename rename, Chance* inner = nullptr) : rename_(std::move(rename)), inner_(inner) {}
-  bool accept(double probability, const Draws& draws, DrawName name) override;
-  Token draw(int vocab, const std::function<double(Token)>& law, const Draws& draws, DrawName name) override;
-  Token race(int vocab, const std::function<double(Token)>& law, const Draws& draws, std::uint32_t position) override;
+  Asking(HostBackend& host, Chance& chance) : host_(host) { host_.set_chance(&chance); }
+  ~Asking() { host_.set_chance(nullptr); }
+  Asking(const Asking&) = delete;
 
  private:
-  Rename rename_;
-  Chance* inner_;
+  HostBackend& host_;
+};
+
+// Several sequences of outcomes at once: those of requests that are decoded together, told apart by the streams of
+// their draws. One engine then serves many of them, at a fraction of the time that an engine for each takes.
+//
+//   Enumerators chance(...);
+//   while (const int n = chance.begin()) { ... run n times the requests; chance.end() ... }
+
+class Enumerators : public Chance {
+ public:
+  // `at_once`: the most that are followed together; with one, any stream is that one's. `requests` in turn, whose
+  // streams count from 1, share one sequence of outcomes.
+  Enumerators(int at_once, int requests, bool remembers);
+
+  bool accept(double probability, const Draws& draws, DrawName name) override;
+  Token draw(int vocab, Probability p, const Draws& draws, DrawName name) override;
+  Token race(int vocab, Probability p, const Draws& draws, std::uint32_t position) override;
+
+  // Begins those that are next; returns how many, 0 after the last.
+  int begin();
+  void end();
+  double weight(int i) const { return all_[std::size_t(i)].weight(); }
+  long paths() const { return paths_; }  // begun
+  // The least number of all sequences of outcomes, by what is known so far.
+  long least() const { return paths_ + long(left_.size()); }
+
+  // As Enumerator::probe, all with seeds from `seed` on.
+  void probe(std::uint64_t seed);
+  double ways(int i) const { return all_[std::size_t(i)].ways(); }
+
+  std::string asked_twice() const;  // of the first that has one
+  // Whether what was followed together contradicts itself, which says nothing of one sequence of outcomes alone: some
+  // sequence's draws depend on the others.
+  bool entangled() const;
+
+ private:
+  Enumerator& of(const Draws& draws);
+
+  int requests_, running_ = 0;
+  std::vector<Enumerator> all_;
+  std::deque<Enumerator::Script> left_{{}};
+  long paths_ = 0;
+  bool unknown_stream_ = false;
 };
 
 }  // namespace foretoken::conformance

@@ -1,14 +1,28 @@
 // Scenarios of the laws of distributions: exact, sampled, acceptance, options, causal, limits.
-#include "experiments/conformance/law_cases.h"
-
 #include <algorithm>
 #include <optional>
 
-#include "experiments/conformance/options.h"
-#include "experiments/conformance/scripted_drafter.h"
-#include "experiments/conformance/whole_runs.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/devices.h"
+#include "experiments/conformance/law_table.h"
+#include "experiments/conformance/laws.h"
 
 namespace foretoken::conformance {
+
+LawCase on_tables(const std::string& scenario, const std::function<Finding(const Run&)>& law, const Subject& subject,
+                  const Scenario& how, const TableModel::Options& target, std::vector<TestRequest> requests,
+                  const std::string& concerns) {
+  return {scenario,
+          [=, requests = std::move(requests)] {
+            ReferenceBackend b;
+            return law({subject, how, b, table_models(target), requests});
+          },
+          concerns};
+}
+
+std::string at_temperature(float temperature, std::size_t characters) {
+  return "temperature " + std::to_string(temperature).substr(0, characters);
+}
 
 Subject under_length(const Candidate& c, int length, int nodes) {
   Subject s = c.subject;
@@ -79,14 +93,11 @@ Cases sampled_cases(const Candidate& c, const Environment& e) {
 Cases acceptance_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {1.0f, 0.6f})
-    all.push_back({"4 tokens, 400 requests, temperature " + std::to_string(temperature).substr(0, 3),
-                   [s = under_length(c, 4, 12), temperature] {
-                     ReferenceBackend b;
-                     const Scenario scenario{.sampling = {.temperature = temperature},
-                                             .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-                     return acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73},
-                                       random_requests(400, 4, 12, 40, 4));
-                   }});
+    all.push_back(on_tables("4 tokens, 400 requests, " + at_temperature(temperature, 3), acceptance,
+                            under_length(c, 4, 12),
+                            {.sampling = {.temperature = temperature},
+                             .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}},
+                            {.vocab = 4, .order = 3, .seed = 73}, random_requests(400, 4, 12, 40, 4)));
   return all;
 }
 
@@ -116,13 +127,9 @@ LawCase whole_run(const Candidate& c, const std::string& scenario, int batch) {
   auto requests = random_requests(batch, 5, 12, 24, 13);
   requests.back().prompt = one_long_request(5, 0).front().prompt;
   for (TestRequest& r : requests) r.sampling = Sampling{.temperature = 1, .seed = 3 + r.stream % 5};
-  return {scenario,
-          [s = under_all_budgets(c), batch, requests = std::move(requests)] {
-            ReferenceBackend b;
-            return drawn_as_called(s, {.engine = {.batch = batch, .step_rows = 4096, .page_rows = 16, .pages = 1024}},
-                                   b, table_models({.vocab = 5, .order = 2, .seed = 93}), requests);
-          },
-          drafter_of(c)};
+  return on_tables(scenario, drawn_as_called, under_all_budgets(c),
+                   {.engine = {.batch = batch, .step_rows = 4096, .page_rows = 16, .pages = 1024}},
+                   {.vocab = 5, .order = 2, .seed = 93}, std::move(requests), drafter_of(c));
 }
 
 }  // namespace
@@ -130,15 +137,9 @@ LawCase whole_run(const Candidate& c, const std::string& scenario, int batch) {
 Cases causal_cases(const Candidate& c, const Environment&) {
   Cases all;
   const auto add = [&](const std::string& scenario, const Subject& s, int vocab, std::vector<TestRequest> requests) {
-    all.push_back({scenario,
-                   [=, requests = std::move(requests)] {
-                     ReferenceBackend b;
-                     const TableModel::Options target{.vocab = vocab, .order = 2, .seed = 91};
-                     return causal(
-                         s, {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}}, b,
-                         table_models(target), requests);
-                   },
-                   drafter_of(c)});
+    all.push_back(on_tables(scenario, causal, s,
+                            {.engine = {.batch = 3, .step_rows = 256, .page_rows = 3, .pages = 256, .check = true}},
+                            {.vocab = vocab, .order = 2, .seed = 91}, std::move(requests), drafter_of(c)));
   };
   for (const int vocab : {3, 4})
     add(std::to_string(vocab) + " tokens", under_length(c, 4, 9), vocab, random_requests(5, vocab, 10, 16, 11));
@@ -167,16 +168,11 @@ Subject twin_of(Subject s, const Candidate& c) {
 
 LawCase twin_case(const std::string& scenario, const Subject& twin, const Sampling& sampling, int requests,
                   const std::string& concerns) {
-  return {"the target as its own draft, temperature " + std::to_string(int(sampling.temperature)) +
-              (sampling.penalties().counts() ? ", penalties" : "") + scenario,
-          [=] {
-            ReferenceBackend b;
-            const Scenario engine{.sampling = sampling,
-                                  .engine = {.step_rows = 1024, .page_rows = 2, .pages = 1024, .check = true}};
-            return twin_accepts_all(twin, engine, b, table_models({.vocab = 5, .seed = 71}),
-                                    random_requests(requests, 5, 12, 30, 1));
-          },
-          concerns};
+  return on_tables("the target as its own draft, " + at_temperature(sampling.temperature) +
+                       (sampling.penalties().counts() ? ", penalties" : "") + scenario,
+                   twin_accepts_all, twin,
+                   {.sampling = sampling, .engine = {.step_rows = 1024, .page_rows = 2, .pages = 1024, .check = true}},
+                   {.vocab = 5, .seed = 71}, random_requests(requests, 5, 12, 30, 1), concerns);
 }
 
 // A drafter that draws from its model draws what the target would, where that is the target itself. A certain guess may
@@ -231,14 +227,141 @@ void random_drafts(Cases& all, const Candidate& c) {
 Cases limits_cases(const Candidate& c, const Environment&) {
   Cases all;
   for (const float temperature : {0.0f, 1.0f})
-    all.push_back({"no budget, temperature " + std::to_string(int(temperature)), [s = c.subject, temperature] {
-                     ReferenceBackend b;
-                     return no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                               table_models({.vocab = 5, .seed = 72}),
-                                               random_requests(10, 5, 12, 30, 3));
-                   }});
+    all.push_back(on_tables("no budget, " + at_temperature(temperature), no_budget_is_plain, c.subject,
+                            {.sampling = {.temperature = temperature}}, {.vocab = 5, .seed = 72},
+                            random_requests(10, 5, 12, 30, 3)));
   twins(all, c);
   if (c.own_verifier) random_drafts(all, c);
+  return all;
+}
+
+namespace {
+
+std::string brief(const Sampling& s) {
+  std::string text = at_temperature(s.temperature, 3);
+  if (s.top_p < 1) text += ", top_p " + std::to_string(s.top_p).substr(0, 3);
+  if (s.penalties().counts()) text += ", penalties";
+  if (s.top_k > 0) text += ", top_k " + std::to_string(s.top_k);
+  return text;
+}
+
+// The subject's output against plain decoding's, on table models and, if available, on trained models.
+Cases text_cases(const Candidate& c, const Environment& e, const std::vector<Sampling>& samplings) {
+  Cases all;
+  for (const Sampling& sampling : samplings)
+    all.push_back(on_tables("tables, " + brief(sampling), same_text, under_length(c, 5, 12), {.sampling = sampling},
+                            {.vocab = 5, .order = 2, .seed = 31}, random_requests(12, 5, 12, 40, 1)));
+  for (const Environment::Device& device : e.devices) {
+    const bool first = &device == &e.devices.front(), host = device.name.rfind("cpu", 0) == 0;
+    if (!e.trained || (host && !first)) continue;  // trained models run with one instruction set of the host
+    all.push_back({"trained models on " + device.name + ", " + brief(samplings.front()),
+                   [s = under_length(c, 4), sampling = samplings.front(), make = device.make, trained = e.trained] {
+                     const auto b = make();
+                     const Models models = trained(*b);
+                     const auto requests = random_requests(6, std::min(500, models.target->info().vocab), 24, 40, 2);
+                     const Scenario scenario{
+                         .sampling = sampling,
+                         .engine = {.batch = 3, .step_rows = 40, .page_rows = 8, .pages = 512, .check = true}};
+                     return same_text({s, scenario, *b, models, requests});
+                   }});
+  }
+  return all;
+}
+
+// Prompts with common beginnings, so that prefixes are hit while other requests still run.
+std::vector<TestRequest> with_common_beginnings(int count, int vocab, int tokens, std::uint64_t seed) {
+  auto requests = random_requests(count, vocab, 12, tokens, seed);
+  for (std::size_t i = 0; i < requests.size(); i += 2) {
+    Tokens prompt;
+    for (int k = 0; k < 9; ++k) prompt.push_back(k % 2);
+    prompt.insert(prompt.end(), requests[i].prompt.begin(), requests[i].prompt.end());
+    requests[i].prompt = prompt;
+  }
+  return requests;
+}
+
+Finding in_batches(const Subject& s, const Sampling& sampling, bool whole) {
+  const EngineOptions engines[] = {
+      {.batch = 8, .step_rows = 512, .page_rows = 3, .pages = 512, .check = true},
+      {.batch = 5, .step_rows = 9, .page_rows = 1, .pages = 512, .check = true},
+      {.batch = 6, .step_rows = 40, .page_rows = 2, .pages = 40, .check = true},
+      {.batch = 7, .step_rows = 64, .page_rows = 2, .pages = 48, .reuse_prefixes = false, .check = true}};
+  BatchCase c{{}, whole};
+  for (const EngineOptions& e : engines) c.batches.push_back({.sampling = sampling, .engine = e});
+  ReferenceBackend b;
+  const Scenario alone{.sampling = sampling,
+                       .engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
+  Finding f =
+      batch({s, alone, b, table_models({.vocab = 4, .order = 3, .seed = 51}), with_common_beginnings(14, 4, 24, 1)}, c);
+  if (f.holds && f.seen["preemptions"] == 0) f.fail("no sequence was preempted, so nothing was shown");
+  if (f.holds && f.seen["prefix rows"] == 0) f.fail("no prefix was hit, so nothing was shown");
+  return f;
+}
+
+// The verdicts of the verifier alone.
+void add_verdicts(const Candidate& c, const Environment::Device& device, Cases& all) {
+  for (const int vocab : {2, 61, 257, 1009})
+    all.push_back({device.name + ", verdicts, vocabulary " + std::to_string(vocab),
+                   [s = c.subject, device, vocab] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_verdicts(s, {.vocab = vocab}, reference, *other);
+                   },
+                   verifier_of(c)});
+  for (const int vocab : {3, 61, 257})
+    all.push_back({device.name + ", trees, vocabulary " + std::to_string(vocab),
+                   [s = c.subject, device, vocab] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_tree_verdicts(s, {.vocab = vocab, .trees = 200}, reference, *other);
+                   },
+                   verifier_of(c)});
+}
+
+}  // namespace
+
+Cases greedy_cases(const Candidate& c, const Environment& e) {
+  return text_cases(c, e, {{.temperature = 0}, talkative(0)});
+}
+
+Cases coupled_cases(const Candidate& c, const Environment& e) {
+  return text_cases(
+      c, e, {{.temperature = 1}, {.temperature = 0.5f, .top_p = 0.9f}, {.temperature = 2, .top_k = 3}, talkative(1)});
+}
+
+Cases batch_cases(const Candidate& c, const Environment&) {
+  const bool same = c.soundness.path_identical(), exact = c.soundness.exact();
+  const Subject s = under_length(c, 4, 9);
+  Cases all;
+  if (!c.needs.learns || same || exact)
+    all.push_back({"four batches, greedy", [s, exact] { return in_batches(s, {.temperature = 0}, exact); }});
+  all.push_back({same ? "four batches, temperature 1: outputs" : "four batches, temperature 1: verdicts of equal trees",
+                 [s, same] { return in_batches(s, {.temperature = 1}, same); }});
+  return all;
+}
+
+Cases device_cases(const Candidate& c, const Environment& e) {
+  const auto texts = [&](const Environment::Device& device, int vocab, const Sampling& sampling) {
+    return LawCase{device.name + ", texts, vocabulary " + std::to_string(vocab) + ", " + brief(sampling),
+                   [s = under_length(c, 4, 9), device, vocab, sampling] {
+                     ReferenceBackend reference;
+                     const auto other = device.make();
+                     return same_on_devices({s,
+                                             {.sampling = sampling},
+                                             reference,
+                                             table_models({.vocab = vocab, .order = 1, .seed = 95}),
+                                             random_requests(8, vocab, 10, 24, 12)},
+                                            *other);
+                   }};
+  };
+  Cases all;
+  for (const Environment::Device& device : e.devices) {
+    if (c.own_verifier) add_verdicts(c, device, all);
+    for (const Sampling& sampling : {Sampling{.temperature = 1}, talkative(0.9f)})
+      for (const int vocab : {5, 261}) all.push_back(texts(device, vocab, sampling));
+  }
+  const Environment::Device apart{"separate memory", [] { return std::make_unique<SimulatedDevice>(); }};
+  for (const float temperature : {0.0f, 1.0f}) all.push_back(texts(apart, 5, {.temperature = temperature}));
   return all;
 }
 

@@ -1,24 +1,17 @@
 // Scenarios of the laws of what is kept between steps: memory, cache.
 #include <algorithm>
 
-#include "experiments/conformance/law_cases.h"
-#include "experiments/conformance/whole_runs.h"
+#include "experiments/conformance/law_table.h"
+#include "experiments/conformance/laws.h"
 #include "kernels/philox.h"
 
 namespace foretoken::conformance {
 namespace {
 
-using StepLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&, std::span<const TestRequest>);
-
-LawCase step_case(StepLaw law, const Candidate& c, const std::string& scenario, float temperature,
-                  const EngineOptions& engine, int requests) {
-  return {scenario + ", temperature " + std::to_string(int(temperature)),
-          [=, s = under_length(c, 5, 12)] {
-            ReferenceBackend b;
-            return law(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                       table_models({.vocab = 4, .order = 2, .seed = 41}), random_requests(requests, 4, 12, 24, 5));
-          },
-          drafter_of(c)};
+LawCase step_case(const Candidate& c, const std::string& scenario, float temperature, const EngineOptions& engine) {
+  return on_tables(scenario + ", " + at_temperature(temperature), cache, under_length(c, 5, 12),
+                   {.sampling = {.temperature = temperature}, .engine = engine}, {.vocab = 4, .order = 2, .seed = 41},
+                   random_requests(10, 4, 12, 24, 5), drafter_of(c));
 }
 
 Tokens random_tokens(int count, int vocab, std::uint64_t seed) {
@@ -68,13 +61,10 @@ EngineOptions short_of_pages(const Candidate& c, int sequences, int pages) {
 
 LawCase memory_case(const Candidate& c, const std::string& scenario, Interruption interruption, float temperature,
                     const EngineOptions& engine, int vocab, std::vector<TestRequest> requests) {
-  return {scenario + ", temperature " + std::to_string(int(temperature)),
-          [=, s = under_length(c, 5, 12), requests = std::move(requests)] {
-            ReferenceBackend b;
-            return memory_across(s, interruption, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                                 table_models({.vocab = vocab, .order = 2, .seed = 41, .positions = 2048}), requests);
-          },
-          drafter_of(c)};
+  return on_tables(
+      scenario + ", " + at_temperature(temperature), [=](const Run& run) { return memory(run, interruption); },
+      under_length(c, 5, 12), {.sampling = {.temperature = temperature}, .engine = engine},
+      {.vocab = vocab, .order = 2, .seed = 41, .positions = 2048}, std::move(requests), drafter_of(c));
 }
 
 // Requests that end at different times and have unlike options, so that a mistaken place in the batch shows.
@@ -90,15 +80,12 @@ std::vector<TestRequest> unlike_requests() {
 
 // Of a policy: prompts of different lengths end at different times, so places in the batch change hands.
 LawCase policy_case(const Candidate& c, float temperature) {
-  return {"budgets of the policy, preempted in a small pool, temperature " + std::to_string(int(temperature)),
-          [s = c.subject, engine = short_of_pages(c, 6, 32), temperature] {
-            ReferenceBackend b;
-            auto requests = random_requests(10 + engine.batch, 4, 12, 24, 6);
-            for (std::size_t i = 0; i < requests.size(); ++i) requests[i].max_new_tokens = 6 + int(i * 7 % 20);
-            return policy_memory(s, {.sampling = {.temperature = temperature}, .engine = engine}, b,
-                                 table_models({.vocab = 4, .order = 2, .seed = 41}), requests);
-          },
-          drafter_of(c)};
+  const EngineOptions engine = short_of_pages(c, 6, 32);
+  auto requests = random_requests(10 + engine.batch, 4, 12, 24, 6);
+  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].max_new_tokens = 6 + int(i * 7 % 20);
+  return on_tables("budgets of the policy, preempted in a small pool, " + at_temperature(temperature), policy_memory,
+                   c.subject, {.sampling = {.temperature = temperature}, .engine = engine},
+                   {.vocab = 4, .order = 2, .seed = 41}, std::move(requests), drafter_of(c));
 }
 
 // More sequences at once, longer texts and more rounds than elsewhere: some have prompts of hundreds of tokens, some
@@ -114,12 +101,8 @@ std::vector<TestRequest> many_requests() {
 void add_policy_cases(const Candidate& c, Cases& all) {
   for (const float temperature : {0.0f, 1.0f}) all.push_back(policy_case(c, temperature));
   const auto in_company = [&](const Candidate& of, const std::string& options) {
-    all.push_back({"24 sequences, 72 rounds" + options,
-                   [s = of.subject] {
-                     ReferenceBackend b;
-                     return policy_in_company(s, b, table_models({.vocab = 4}));
-                   },
-                   drafter_of(of)});
+    all.push_back(on_tables("24 sequences, 72 rounds" + options, policy_in_company, of.subject, {}, {.vocab = 4}, {},
+                            drafter_of(of)));
   };
   in_company(c, "");
   for (const OtherCandidate& other : with_other_options(c)) in_company(other.candidate, ", " + other.options);
@@ -128,20 +111,11 @@ void add_policy_cases(const Candidate& c, Cases& all) {
 // What a drafter that learns owes too: another engine, and ids that were forgotten.
 void add_cases_of_all(const Candidate& c, Cases& all) {
   const TableModel::Options target{.vocab = 4, .order = 2, .seed = 41};
-  all.push_back({"ids that were forgotten",
-                 [s = c.subject, target] {
-                   ReferenceBackend b;
-                   return forgotten_ids(s, b, table_models(target));
-                 },
-                 drafter_of(c)});
-  all.push_back({"beside another engine",
-                 [s = under_length(c, 5, 12), target] {
-                   ReferenceBackend b;
-                   return beside_another_engine(
-                       s, {.engine = {.batch = 4, .step_rows = 256, .page_rows = 4, .pages = 256}}, b,
-                       table_models(target), random_requests(8, 4, 12, 24, 5), random_requests(8, 4, 12, 24, 9));
-                 },
-                 drafter_of(c)});
+  all.push_back(on_tables("ids that were forgotten", forgotten_ids, c.subject, {}, target, {}, drafter_of(c)));
+  const auto beside = [](const Run& run) { return beside_another_engine(run, random_requests(8, 4, 12, 24, 9)); };
+  all.push_back(on_tables("beside another engine", beside, under_length(c, 5, 12),
+                          {.engine = {.batch = 4, .step_rows = 256, .page_rows = 4, .pages = 256}}, target,
+                          random_requests(8, 4, 12, 24, 5), drafter_of(c)));
 }
 
 }  // namespace
@@ -159,12 +133,8 @@ Cases memory_cases(const Candidate& c, const Environment&) {
   add_cases_of_all(c, all);
   if (c.needs.learns) return all;
   all.push_back(memory_case(c, "20 sequences, long texts, many rounds", none, 1, many, 4, many_requests()));
-  all.push_back({"3000 short sequences",
-                 [s = c.subject] {
-                   ReferenceBackend b;
-                   return nothing_left(s, b, table_models({.vocab = 4, .order = 2, .seed = 41}));
-                 },
-                 drafter_of(c)});
+  all.push_back(on_tables("3000 short sequences", nothing_left, c.subject, {}, {.vocab = 4, .order = 2, .seed = 41}, {},
+                          drafter_of(c)));
   for (const float temperature : {0.0f, 1.0f}) {
     all.push_back(memory_case(c, "10 requests", none, temperature, roomy, 4, requests));
     all.push_back(memory_case(c, "preempted in a small pool", preempted, temperature, small, 4,
@@ -184,16 +154,14 @@ Cases memory_cases(const Candidate& c, const Environment&) {
 }
 
 Cases cache_cases(const Candidate& c, const Environment&) {
-  const StepLaw law = [](const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
-                         std::span<const TestRequest> requests) { return cache(s, scenario, b, models, requests); };
   Cases all;
   for (const int page_rows : {1, 3, 4})
-    all.push_back(step_case(law, c, "pages of " + std::to_string(page_rows), 1,
-                            {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}, 10));
-  all.push_back(step_case(law, c, "a pool so small that sequences are preempted", 1,
-                          {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}, 10));
-  all.push_back(step_case(law, c, "pages of 3", 0,
-                          {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}, 10));
+    all.push_back(step_case(c, "pages of " + std::to_string(page_rows), 1,
+                            {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}));
+  all.push_back(step_case(c, "a pool so small that sequences are preempted", 1,
+                          {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}));
+  all.push_back(
+      step_case(c, "pages of 3", 0, {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}));
   return all;
 }
 

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 
-#include "experiments/conformance/enumerators.h"
+#include "experiments/conformance/enumerator.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/target_distribution.h"
+#include "experiments/conformance/statistics.h"
+#include "experiments/conformance/table_model.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -24,9 +27,12 @@ StopRule stop_at(const Tokens& end) {
 
 using Joint = std::map<std::vector<Tokens>, double>;
 
-// The target's distribution of one output: every continuation, up to `tokens`, a stop token or the limit.
-void unfold(const TableModel& target, const ExactCase& c, const Tokens& context, Tokens& text, double weight,
-            std::map<Tokens, double>& law) {
+using OutputLaw = std::map<Tokens, double>;
+
+// The target's distribution of one output: every continuation, up to `tokens`, a stop token or the limit; those of
+// probability 0 only if `impossible`.
+void unfold(const TableModel& target, const ExactCase& c, const Tokens& context, bool impossible, Tokens& text,
+            double weight, OutputLaw& law) {
   const auto& stops = c.scenario.stop_tokens;
   const bool stopped =
       ends_with(text, c.stop) || (!text.empty() && std::ranges::find(stops, text.back()) != stops.end());
@@ -38,9 +44,9 @@ void unfold(const TableModel& target, const ExactCase& c, const Tokens& context,
   all.insert(all.end(), text.begin(), text.end());
   const std::vector<double> p = target_distribution(target, all, int(context.size()), c.scenario.sampling);
   for (Token x = 0; x < int(p.size()); ++x) {
-    if (p[std::size_t(x)] == 0) continue;
+    if (p[std::size_t(x)] == 0 && !impossible) continue;
     text.push_back(x);
-    unfold(target, c, context, text, weight * p[std::size_t(x)], law);
+    unfold(target, c, context, impossible, text, weight * p[std::size_t(x)], law);
     text.pop_back();
   }
 }
@@ -48,9 +54,9 @@ void unfold(const TableModel& target, const ExactCase& c, const Tokens& context,
 Joint expected(const TableModel& target, const ExactCase& c) {
   Joint joint{{{}, 1.0}};
   for (const Tokens& prompt : c.prompts) {
-    std::map<Tokens, double> one;
+    OutputLaw one;
     Tokens text;
-    unfold(target, c, prompt, text, 1, one);
+    unfold(target, c, prompt, false, text, 1, one);
     Joint wider;
     for (const auto& [texts, weight] : joint)
       for (const auto& [t, p] : one) {
@@ -65,23 +71,15 @@ Joint expected(const TableModel& target, const ExactCase& c) {
 
 // `note` is added to the reason.
 void compare(const Joint& found, const Joint& law, const std::string& note, Finding& f) {
-  double worst = 0, variation = 0, mass = 0;
-  std::vector<Tokens> where;
-  Joint all = law;
-  for (const auto& [texts, p] : found) all.try_emplace(texts, 0.0);
-  for (const auto& [texts, p] : all) {
-    const auto it = found.find(texts), at = law.find(texts);
-    const double got = it == found.end() ? 0 : it->second, wanted = at == law.end() ? 0 : at->second;
-    variation += std::abs(got - wanted) / 2;
-    mass += got;
-    if (std::abs(got - wanted) > worst) worst = std::abs(got - wanted), where = texts;
-  }
-  f.measure = variation;
-  if (worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
+  const Apart apart(found, law);
+  double mass = 0;
+  for (const auto& [texts, p] : found) mass += p;
+  f.measure = apart.variation;
+  if (apart.worst <= 1e-12 && std::abs(mass - 1) <= 1e-12) return;
   std::string text;
-  for (const Tokens& t : where) text += "[" + text_of(t) + "]";
-  f.fail("total variation " + text_of(variation) + ", probabilities sum to " + std::to_string(mass) + ", worst at " +
-         text + " by " + text_of(worst) + note);
+  for (const Tokens& t : apart.at) text += "[" + text_of(t) + "]";
+  f.fail("total variation " + text_of(apart.variation) + ", probabilities sum to " + std::to_string(mass) +
+         ", worst at " + text + " by " + text_of(apart.worst) + note);
 }
 
 // One token less, with the length limit equally close.
@@ -121,8 +119,8 @@ class Decoding {
   }
 
   RunOutcome run(int times) const {
-    return run_scenario(subject_, scenario_, backend_, models_,
-                        std::span(requests_).first(std::size_t(times * scenario_.group)));
+    return run_scenario(
+        {subject_, scenario_, backend_, models_, std::span(requests_).first(std::size_t(times * scenario_.group))});
   }
 
  private:
@@ -171,7 +169,7 @@ std::optional<Joint> follow(Enumerators& chance, const Decoding& decoding, const
       joint[std::move(outputs)] += chance.weight(i);
     }
     chance.end();
-    f.accepted += outcome.accepted, f.rejected += outcome.rejections;
+    f.add(outcome);
     if (outcome.prefix_rows > 0) f.seen["prefix rows"] += long(outcome.prefix_rows);
   }
   return joint;
@@ -184,10 +182,9 @@ Finding exact(const Subject& subject, const ExactCase& c) {
   Models models = table_models(c.target);
   models.target = c.disguise ? c.disguise(target) : target;
   Enumerators chance(c.at_once, int(c.prompts.size()), c.remembers);
-  Renaming renaming(c.rename, &chance);
   const auto backend = c.backend ? c.backend() : std::make_unique<ReferenceBackend>();
   if (c.load) models.load = c.load(*backend);
-  backend->set_chance(c.rename ? static_cast<Chance*>(&renaming) : &chance);
+  backend->set_chance(&chance);
   Finding f{.what = subject.text()};
   try {
     const Decoding decoding(subject, c, *backend, models);
@@ -200,6 +197,67 @@ Finding exact(const Subject& subject, const ExactCase& c) {
     f.fail(e.what());
   }
   f.cases = chance.paths();
+  return f;
+}
+
+namespace {
+
+struct Cell {
+  Tokens output;
+  double probability;
+  long count = 0;
+};
+
+// The outputs whose counts are the farthest from the expected ones, in their standard deviations.
+std::string least_as_expected(const Tokens& prompt, std::vector<Cell> cells, double n) {
+  constexpr std::size_t kMost = 3;
+  const auto off = [n](const Cell& c) {
+    const double expected = n * c.probability;
+    return (double(c.count) - expected) / std::sqrt(std::max(expected * (1 - c.probability), 1e-9));
+  };
+  std::ranges::sort(cells, std::greater{}, [&](const Cell& c) { return std::abs(off(c)); });
+  std::string text = "after [" + text_of(prompt) + "]";
+  for (std::size_t k = 0; k < std::min(kMost, cells.size()); ++k)
+    text += std::string(k > 0 ? "," : "") + " [" + text_of(cells[k].output) + "] came " +
+            std::to_string(cells[k].count) + " times instead of " +
+            std::to_string(std::lround(n * cells[k].probability)) + " (z = " + text_of(off(cells[k])) + ")";
+  return text;
+}
+
+}  // namespace
+
+Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backend) {
+  Finding f{.what = subject.text()};
+  const Models models = table_models(c.target);
+  const ExactCase whole{.target = c.target, .tokens = c.tokens, .scenario = c.scenario};
+  OutputLaw outputs;
+  Tokens none;
+  unfold(TableModel(c.target), whole, c.prompt, true, none, 1, outputs);
+  std::map<Tokens, long> counted;
+  f.cases = sample_size(int(outputs.size()), c.found, c.level, 0.99);
+  constexpr long kOneEngine = 1024;  // requests; every step looks at all that wait
+  for (long done = 0; done < f.cases; done += kOneEngine) {
+    std::vector<TestRequest> requests;
+    for (long i = done; i < std::min(f.cases, done + kOneEngine); ++i)
+      requests.push_back({c.prompt, std::uint64_t(i), c.tokens + 1});
+    const RunOutcome outcome = run_scenario({subject, c.scenario, backend, models, requests});
+    for (const Tokens& t : outcome.outputs) ++counted[{t.begin(), t.begin() + c.tokens}];
+    f.add(outcome);
+  }
+  std::vector<Cell> cells;
+  std::vector<double> law;
+  std::vector<long> counts;
+  for (const auto& [output, p] : outputs) {
+    cells.push_back({output, p, counted[output]});
+    law.push_back(p);
+    counts.push_back(cells.back().count);
+  }
+  const ChiSquare result = chi_square(counts, law);
+  f.measure = result.p_value;
+  f.what += ": chi-square " + std::to_string(result.statistic) + " of " + std::to_string(result.freedom) +
+            " degrees, " + std::to_string(f.cases) + " texts";
+  f.where = least_as_expected(c.prompt, std::move(cells), double(f.cases));
+  f.holds = result.p_value > c.level;
   return f;
 }
 

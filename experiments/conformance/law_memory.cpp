@@ -4,7 +4,7 @@
 #include <set>
 
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/target_states.h"
+#include "experiments/conformance/scenario.h"
 #include "kernels/host_backend.h"
 
 namespace foretoken::conformance {
@@ -17,11 +17,9 @@ std::string difference(const DraftTree& a, const DraftTree& b) {
   if (a.nodes != b.nodes) return std::to_string(a.nodes) + " nodes instead of " + std::to_string(b.nodes);
   for (int n = 1; n < a.nodes; ++n) {
     const std::string node = "node " + std::to_string(n);
-    if (*a.tokens.row<Token>(n) != *b.tokens.row<Token>(n))
-      return node + " is " + std::to_string(*a.tokens.row<Token>(n)) + " instead of " +
-             std::to_string(*b.tokens.row<Token>(n));
-    if (*a.parents.row<std::int32_t>(n) != *b.parents.row<std::int32_t>(n) ||
-        *a.q.drawn.row<std::uint8_t>(n) != *b.q.drawn.row<std::uint8_t>(n))
+    if (token_of(a, n) != token_of(b, n))
+      return node + " is " + std::to_string(token_of(a, n)) + " instead of " + std::to_string(token_of(b, n));
+    if (parent_of(a, n) != parent_of(b, n) || drawn_of(a, n) != drawn_of(b, n))
       return node + " has another parent or was drawn otherwise";
   }
   if (a.q.distributions.size() != b.q.distributions.size()) return "another number of distributions";
@@ -49,11 +47,11 @@ bool lacks_rows(const Host& host, const DraftRequest& r) {
 
 // The drafter of the run. After every call `judge` gets the requests and the trees, and whether the request was short
 // of rows.
-class Lived : public Drafter {
+class Lived : public Around {
  public:
   using Judge = std::function<void(Host&, const DraftRequest&, const DraftTree&, bool)>;
   Lived(std::unique_ptr<Drafter> inner, Host& host, Life& life, bool forgets, Judge judge)
-      : inner_(std::move(inner)), host_(host), life_(life), forgets_(forgets), judge_(std::move(judge)) {
+      : Around(std::move(inner)), host_(host), life_(life), forgets_(forgets), judge_(std::move(judge)) {
     life_ = {.drafter = inner_.get()};
   }
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
@@ -73,52 +71,34 @@ class Lived : public Drafter {
       judge_(host_, all[i], trees[i], short_of_rows[i]);
     return trees;
   }
-  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
-  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
   void forget(const Sequence& sequence) override {
     inner_->forget(sequence);
     life_.held.erase(sequence.id);
   }
 
  private:
-  std::unique_ptr<Drafter> inner_;
   Host& host_;
   Life& life_;
   bool forgets_;
   Judge judge_;
 };
 
-// Compares with drafters that were made a moment ago.
-class Fresh {
- public:
-  Fresh(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models)
-      : subject_(subject), scenario_(scenario), backend_(backend), models_(models) {}
-
-  // How the tree differs from a fresh drafter's; empty if it does not. With `shorter`, a tree of fewer nodes is not
-  // compared.
-  // `target`: of the engine, whose cache the fresh one may view too.
-  std::string difference_of(DraftRequest request, const DraftTree& tree, const Host& target, bool shorter,
-                            Finding& f) const {
-    PagePool pool(backend_, page_bytes_of(subject_, models_, scenario_.engine.page_rows), 512);
-    Host host(backend_, pool, models_.target->info(), models_.load, false,
-              {models_.target, target.target_cache(), &subject_.registries});
-    const auto fresh = subject_.registries.drafters.make(subject_.configs.drafter, host);
-    request.rows = 1 << 20;
-    const DraftTree other = std::move(fresh->draft({&request, 1}).front());
-    fresh->forget(*request.sequence);
-    if (shorter && tree.nodes < other.nodes) return "";
-    // One that views the engine's cache has the pages that the drafter of the run left.
-    if (shorter && target.target_cache() && other.nodes < tree.nodes) return "";
-    ++f.cases;
-    return difference(tree, other);
-  }
-
- private:
-  const Subject& subject_;
-  const Scenario& scenario_;
-  HostBackend& backend_;
-  const Models& models_;
-};
+// How the tree differs from one of a drafter that was made a moment ago; empty if it does not. With `shorter`, a tree
+// of fewer nodes is not compared. `engine`: whose target cache the fresh one may view too.
+std::string difference_from_fresh(const Run& run, DraftRequest request, const DraftTree& tree, const Host& engine,
+                                  bool shorter, Finding& f) {
+  BareHost bare(run.backend, run.models, run.subject.registries,
+                page_bytes_of(run.subject, run.models, run.scenario.engine.page_rows), 512, engine.target_cache());
+  const auto fresh = run.subject.registries.drafters.make(run.subject.configs.drafter, bare.host);
+  request.rows = 1 << 20;
+  const DraftTree other = std::move(fresh->draft({&request, 1}).front());
+  fresh->forget(*request.sequence);
+  if (shorter && tree.nodes < other.nodes) return "";
+  // One that views the engine's cache has the pages that the drafter of the run left.
+  if (shorter && engine.target_cache() && other.nodes < tree.nodes) return "";
+  ++f.cases;
+  return difference(tree, other);
+}
 
 // A sequence with the id and the stream of one that ended, and with another text.
 Sequence returning(const Sequence& ended, const Tokens& text) {
@@ -131,9 +111,9 @@ Sequence returning(const Sequence& ended, const Tokens& text) {
 // After all sequences have ended: what the drafter of the run proposes to sequences that begin then.
 class Afterwards {
  public:
-  Afterwards(const Life& life, std::span<const Sequence> ended, const Fresh& fresh, TargetStates& states,
-             const Host& host, bool shorter, Finding& f)
-      : life_(life), ended_(ended), fresh_(fresh), states_(states), host_(host), shorter_(shorter), f_(f) {}
+  Afterwards(const Run& run, const Life& life, std::span<const Sequence> ended, TargetStates& states, const Host& host,
+             bool shorter, Finding& f)
+      : run_(run), life_(life), ended_(ended), states_(states), host_(host), shorter_(shorter), f_(f) {}
 
   // Every sequence was forgotten, for whatever reason it ended: what comes now under a known id is unknown to the
   // drafter. No text begins with the one before it, from which a table that was kept would go on as it should.
@@ -195,12 +175,12 @@ class Afterwards {
   DraftTree draft(const DraftRequest& one) const { return std::move(life_.drafter->draft({&one, 1}).front()); }
   std::string difference_of(const Sequence& s, bool shorter) const {
     const DraftRequest one = request(s);
-    return fresh_.difference_of(one, draft(one), host_, shorter, f_);
+    return difference_from_fresh(run_, one, draft(one), host_, shorter, f_);
   }
 
+  const Run& run_;
   const Life& life_;
   std::span<const Sequence> ended_;
-  const Fresh& fresh_;
   TargetStates& states_;
   const Host& host_;
   bool shorter_;  // pages are short: a tree of fewer nodes is not compared where two sequences or models share them
@@ -214,43 +194,144 @@ bool may_be_shorter(Interruption interruption, const Host& host) {
 
 }  // namespace
 
-Finding memory_across(const Subject& subject, Interruption interruption, const Scenario& scenario, HostBackend& backend,
-                      const Models& models, std::span<const TestRequest> requests) {
-  Finding f{.what = subject.text()};
-  const Fresh fresh(subject, scenario, backend, models);
+Finding memory(const Run& run, Interruption interruption) {
+  Finding f{.what = run.subject.text()};
   Life life;
   const auto judge = [&](Host& host, const DraftRequest& request, const DraftTree& tree, bool short_of_rows) {
     if (!request.budget.drafts()) return;
     const bool shorter = short_of_rows || may_be_shorter(interruption, host);
-    const std::string how = fresh.difference_of(request, tree, host, shorter, f);
-    if (!how.empty())
-      f.fail("sequence " + std::to_string(request.sequence->id) + " at length " +
-             std::to_string(request.sequence->length()) + ": " + how);
+    const std::string how = difference_from_fresh(run, request, tree, host, shorter, f);
+    if (!how.empty()) f.fail(text_of(*request.sequence) + ": " + how);
   };
-  const Subject lived = around(subject, [&](std::unique_ptr<Drafter> made, Host& host) {
+  const Subject lived = around(run.subject, [&](std::unique_ptr<Drafter> made, Host& host) {
     return std::make_unique<Lived>(std::move(made), host, life, interruption == Interruption::forgotten, judge);
   });
   std::vector<Sequence> ended;
-  const RunOutcome outcome =
-      run_scenario(lived, scenario, backend, models, requests,
-                   [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {
-                     ended.insert(ended.end(), report.finished.begin(), report.finished.end());
-                     if (!engine.idle()) return;
-                     const bool shorter = may_be_shorter(interruption, engine.host());
-                     TargetStates states(backend, models, engine.needs());
-                     const Afterwards afterwards(life, ended, fresh, states, engine.host(), shorter, f);
-                     afterwards.expect_forgotten(), afterwards.expect_apart();
-                   });
-  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
+  const auto after = [&](Engine& engine, const StepReport& report, std::span<const Sequence* const>) {
+    ended.insert(ended.end(), report.finished.begin(), report.finished.end());
+    if (!engine.idle()) return;
+    TargetStates states(run.backend, run.models, engine.needs());
+    const Afterwards afterwards(run, life, ended, states, engine.host(), may_be_shorter(interruption, engine.host()),
+                                f);
+    afterwards.expect_forgotten();
+    afterwards.expect_apart();
+  };
+  const RunOutcome outcome = run_scenario(run.with(lived), after);
+  f.add(outcome);
   f.seen["preemptions"] = outcome.preempted;
   if (f.holds && interruption == Interruption::preempted && outcome.preempted == 0)
     f.fail("no sequence was preempted, so nothing was shown");
   return f;
 }
 
-Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const TestRequest> requests) {
-  return memory_across(subject, Interruption::none, scenario, backend, models, requests);
+namespace {
+
+constexpr int kVocab = 4;
+
+// A drafter without an engine, and short sequences one after another.
+class Lives {
+ public:
+  explicit Lives(const Run& run)
+      : needs_(needs_of(run.subject.registries, run.subject.configs.drafter)),
+        states_(run.backend, run.models, needs_),
+        bare_(run.backend, run.models, run.subject.registries, page_bytes_of(run.subject, run.models, 4), 512,
+              states_.cache()),
+        drafter_(run.subject.registries.drafters.make(run.subject.configs.drafter, bare_.host)),
+        who_("the drafter '" + run.subject.configs.drafter.at("name").get<std::string>() + "'"),
+        race_(soundness_of(run.subject.registries, run.subject.configs.verifier).race) {}
+
+  static constexpr int kTexts = 8;
+  static Sequence sequence(SequenceId id, int text) {
+    static const std::vector<TestRequest> texts = random_requests(kTexts, kVocab, 16, 0, 21);
+    Sequence s;
+    s.id = id, s.stream = 1, s.sampling.temperature = 1;
+    for (int part = 0; part < 2; ++part)  // the end of the text has stood in it before
+      for (const Token x : texts[std::size_t(text % kTexts)].prompt) s.tokens.push_back(x);
+    s.prompt_length = s.length() - 1;  // a head drafts behind its first token
+    return s;
+  }
+
+  // Of a sequence's next round.
+  std::string proposal(const Sequence& s) { return text_of(draft(s)); }
+  // Some rounds, in each of which all levels are accepted, or none; then the sequence ends so.
+  void live(Sequence s, int rounds, bool accepts, Finish end) {
+    for (int round = 0; round < rounds; ++round) {
+      const DraftTree tree = draft(s);
+      Verdict v;
+      int node = 0;
+      for (int n = 1; accepts && n < tree.nodes; ++n)
+        if (parent_of(tree, n) == node && token_of(tree, n) >= 0) v.follow(node = n, token_of(tree, n));
+      v.finish(Token(round % kVocab));
+      s.tokens.insert(s.tokens.end(), v.tokens, v.tokens + v.length + 1);
+      const Tensor ranks = Tensor::host({tree.nodes, std::max(1, needs_.ranks)}, DType::i32);
+      std::fill_n(ranks.data<std::int32_t>(), ranks.elements(), 0);
+      const Outcome outcome{&s, &tree, &v, needs_.ranks > 0 ? ranks : Tensor()};
+      drafter_->observe({&outcome, 1});
+    }
+    forget(s, end);
+    for (const auto& books : bare_.host.books()) (void)books->seconds();  // else it keeps the times of all forwards
+  }
+  void forget(Sequence s, Finish end) {
+    s.finish = end;
+    drafter_->forget(s);
+    states_.forget(s);
+    bare_.host.expect_forgotten(s, who_);
+  }
+
+ private:
+  DraftTree draft(const Sequence& s) {
+    const DraftRequest one{
+        &s, {.nodes = 9, .depth = 4}, 1 << 20, {1, s.stream, std::uint32_t(s.length()), 0}, race_, states_.of(s)};
+    return std::move(drafter_->draft({&one, 1}).front());
+  }
+  Needs needs_;
+  TargetStates states_;
+  BareHost bare_;
+  std::unique_ptr<Drafter> drafter_;
+  std::string who_;
+  bool race_;
+};
+
+}  // namespace
+
+Finding forgotten_ids(const Run& run) {
+  Finding f{.what = run.subject.text()};
+  Lives lives(run);
+  SequenceId unknown = kIdsApart;
+  for (int i = 0; i < 4 * Lives::kTexts && f.holds; ++i) {
+    const SequenceId known = SequenceId(i % 5) + 1;
+    const Finish end = kEnds[std::size_t(i) % std::size(kEnds)];
+    lives.live(Lives::sequence(known, i), 6, i % 2 == 0, end);
+    const auto proposed = [&](SequenceId id) {
+      const Sequence s = Lives::sequence(id, i + 1);
+      const std::string text = lives.proposal(s);
+      lives.forget(s, end);
+      return text;
+    };
+    // The first tells a drafter that learns from texts of this one.
+    (void)proposed(++unknown);
+    const std::string one = proposed(++unknown), other = proposed(++unknown);
+    if (one != other) continue;
+    const std::string again = proposed(known);
+    ++f.cases;
+    if (again != one)
+      f.fail("sequence " + std::to_string(known) +
+             " was forgotten, and another one of this id gets the draft (parent>token of each node) " + again +
+             ", where one of an id that the drafter never met gets " + one +
+             "; Drafter::forget must drop all that is kept of the sequence");
+  }
+  return f;
+}
+
+Finding nothing_left(const Run& run) {
+  Finding f{.what = run.subject.text()};
+  Lives lives(run);
+  expect_nothing_left(
+      [&](int i) {
+        lives.live(Lives::sequence(SequenceId(i + 1), i), 1, i % 2 == 0, kEnds[std::size_t(i) % std::size(kEnds)]);
+      },
+      "Drafter::forget must drop all that is kept of the sequence", f);
+  return f;
 }
 
 }  // namespace foretoken::conformance

@@ -4,8 +4,9 @@
 #include <map>
 #include <set>
 
-#include "experiments/conformance/left_in_use.h"
-#include "experiments/conformance/whole_runs.h"
+#include <malloc.h>
+
+#include "experiments/conformance/laws.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -127,15 +128,14 @@ class Followed : public LengthPolicy {
     const auto alone = make_();
     PastOnly past;
     past.id = id, past.length = 3, past.batch = 1, past.room = most_;
-    for (; past.rounds < 4; ++past.rounds) {
+    while (past.rounds < 4) {
       const std::vector<Budget> given = inner_->budgets({&past, 1});
       if (given.size() != 1) break;
       compare(given[0], *alone, past, who + ", in its round " + std::to_string(past.rounds + 1) + ",");
-      past.drafted = given[0].chain(), past.accepted = accepts ? past.drafted : 0;
-      if (past.drafted > 0) past.acceptance = accepts;
+      count_round(past, given[0], accepts ? kMaxPath : 0);
       const StepReport report = report_of(past);
-      inner_->observe(report), alone->observe(report);
-      past.length += past.accepted + 1;
+      inner_->observe(report);
+      alone->observe(report);
     }
   }
   void forget(SequenceId id, Finish finish) {
@@ -185,19 +185,19 @@ Budget most_of(const Subject& subject, const ModelInfo& target) {
 
 }  // namespace
 
-Finding policy_in_company(const Subject& subject, HostBackend& backend, const Models& models) {
+Finding policy_in_company(const Run& run) {
+  const Subject& subject = run.subject;
   Finding f{.what = subject.text()};
-  PagePool pool(backend, models.target->info().kv.page_bytes(4), 64);
-  Host host(backend, pool, models.target->info(), models.load, false, {models.target, nullptr, &subject.registries});
-  const auto make = [&] { return subject.registries.policies.make(subject.configs.policy, host); };
-  Followed policy(make(), most_of(subject, host.target()), make, f);
+  BareHost bare(run.backend, run.models, subject.registries, run.models.target->info().kv.page_bytes(4), 64);
+  const auto make = [&] { return subject.registries.policies.make(subject.configs.policy, bare.host); };
+  Followed policy(make(), most_of(subject, bare.host.target()), make, f);
   policy.expect_apart_in_company();
   if (f.holds) policy.expect_nothing_left();
   return f;
 }
 
-Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-                      std::span<const TestRequest> requests) {
+Finding policy_memory(const Run& run) {
+  const Subject& subject = run.subject;
   Finding f{.what = subject.text()};
   Followed* followed = nullptr;
   const Subject watching = around(subject, [&](std::unique_ptr<LengthPolicy> made, Host& host) {
@@ -207,14 +207,42 @@ Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBack
     followed = policy.get();
     return policy;
   });
-  const RunOutcome outcome = run_scenario(watching, scenario, backend, models, requests,
-                                          [&](Engine& engine, const StepReport&, std::span<const Sequence* const>) {
-                                            if (engine.idle()) followed->expect_forgotten(), followed->expect_apart();
-                                          });
-  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
+  const auto after = [&](Engine& engine, const StepReport&, std::span<const Sequence* const>) {
+    if (!engine.idle()) return;
+    followed->expect_forgotten();
+    followed->expect_apart();
+  };
+  const RunOutcome outcome = run_scenario(run.with(watching), after);
+  f.add(outcome);
   f.seen["preemptions"] = outcome.preempted;
   if (f.holds && outcome.preempted == 0) f.fail("no sequence was preempted, so nothing was shown");
   return f;
+}
+
+namespace {
+
+std::size_t bytes_in_use() {
+  const struct mallinfo2 m = mallinfo2();
+  return m.uordblks + m.hblkhd;
+}
+
+}  // namespace
+
+void expect_nothing_left(const std::function<void(int)>& live, const std::string& remedy, Finding& f) {
+  constexpr int kParts = 3, kLives = 1000;
+  constexpr std::size_t kMost = 4 * kLives;
+  std::size_t before = 0;
+  int grown = 0;  // parts that left more in use than noise; the first one may fill caches
+  for (int part = 0; part < kParts; ++part) {
+    for (int i = 0; i < kLives; ++i) live(part * kLives + i);
+    const std::size_t now = bytes_in_use();
+    grown += part > 0 && now > before + kMost;
+    if (grown == kParts - 1)
+      f.fail("of the last " + std::to_string(kLives) + " sequences, which were all forgotten, " +
+             std::to_string(now - before) + " bytes are still in use, as of those before them; " + remedy);
+    before = now;
+  }
+  f.cases += kParts * kLives;
 }
 
 }  // namespace foretoken::conformance

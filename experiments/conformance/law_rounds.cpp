@@ -36,20 +36,11 @@ std::string sequence(const std::vector<Token>& tokens) { return "[" + text_of(to
 // Fails unless both give every sequence the same probability. `note` is added to the reason.
 void compare(const EmittedLaw& found, const EmittedLaw& law, const std::string& where, const std::string& note,
              Finding& f) {
-  EmittedLaw all = law;
-  for (const auto& [text, p] : found) all.try_emplace(text, 0.0);
-  double worst = 0, variation = 0;
-  std::vector<Token> at;
-  for (const auto& [text, unused] : all) {
-    const auto got = found.find(text), wanted = law.find(text);
-    const double d = (got == found.end() ? 0 : got->second) - (wanted == law.end() ? 0 : wanted->second);
-    variation += std::abs(d) / 2;
-    if (std::abs(d) > worst) worst = std::abs(d), at = text;
-  }
-  f.measure = std::max(f.measure, variation);
-  if (worst > 1e-12 || std::isnan(worst))
-    f.fail(where + ": total variation " + text_of(variation) + ", worst at " + sequence(at) + " by " + text_of(worst) +
-           note);
+  const Apart apart(found, law);
+  f.measure = std::max(f.measure, apart.variation);
+  if (!(apart.worst <= 1e-12))
+    f.fail(where + ": total variation " + text_of(apart.variation) + ", worst at " + sequence(apart.at) + " by " +
+           text_of(apart.worst) + note);
 }
 
 Finding exact_round(const RoundCase& c, const RoundOutcomes& found) {

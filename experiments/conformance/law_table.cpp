@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/scenario.h"
+#include "kernels/error.h"
 
 namespace foretoken::conformance {
 namespace {
@@ -65,76 +67,63 @@ Why of_mutations(const Candidate&, const Environment&) {
 }
 std::vector<LawCase> no_cases(const Candidate&, const Environment&) { return {}; }
 
-// Laws of the output.
-std::vector<KitLaw> laws_of_output() {
-  return {
-      {"exact",
-       "the joint distribution of the next tokens equals the target's within 1e-12, over all outcomes of the named "
-       "draws",
-       "outcomes of the draws", "total variation", unless_telling, exact_cases},
-      {"rounds",
-       "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
-       "target's joint distribution within 1e-12, or the distribution that a lossy verifier states; that one accepts a "
-       "draft of which the target is nearly sure no less often than another",
-       "outcomes of the draws", "total variation", of_others, round_cases},
-      {"sampled",
-       "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
-       "outputs", "p-value after Holm", unless_telling, sampled_cases},
-      {"greedy",
-       "at temperature 0 the output equals plain decoding's, token by token, a lossy verifier's where its stated "
-       "distribution is greedy",
-       "outputs", "", unless_greedy, greedy_cases},
-      {"coupled", "at any temperature the output equals plain decoding's with the same seed, token by token", "outputs",
-       "", unless_path_identical, coupled_cases},
-      {"batch",
-       "alone and in a batch, for any order, chunks, page size, preemption and prefix hits: the same output, or the "
-       "same verdicts of equal trees",
-       "comparisons", "", never, batch_cases},
-  };
-}
-
-// Laws of caches, of a drafter's state, and of acceptance.
-std::vector<KitLaw> laws_of_drafting() {
-  return {
-      {"memory",
-       "in every step a drafter that saw all rejections and preemptions proposes what a fresh one proposes, tokens and "
-       "distributions, and a policy gives the budgets of one that saw the sequence alone; in the end all is forgotten, "
-       "and no other engine of the process changes it",
-       "proposals, budgets", "", unless_remembering, memory_cases},
-      {"cache",
-       "after every step each cache holds ceil(length / page) pages and the keys and values of a fresh prefill; no "
-       "page "
-       "is held at the end",
-       "caches compared", "", never, cache_cases},
-      {"acceptance", "at each position as many drafts are accepted as p, q and the verifier's formula imply",
-       "drafts tested", "greatest |z|", without_formula, acceptance_cases},
-      {"limits",
-       "the target as its own draft has every draft accepted, a budget of 0 is plain decoding, random drafts stay "
-       "exact",
-       "drafts, outputs, outcomes of the draws", "", unless_exact, limits_cases},
-  };
-}
-
-// Laws of options, draws and devices, and those that only ./foretoken test runs.
-std::vector<KitLaw> laws_of_treatment() {
-  return {
-      {"options", "every sampling option is exact or refused in one sentence", "outcomes of the draws",
-       "total variation", unless_telling, options_cases},
-      {"causal",
-       "whether a node exists is decided before its token is drawn: forcing any draw to any token keeps the node "
-       "in place; every node is drawn as it is called, from the distribution at its parent, or holds no draw if it is "
-       "called 'certain'",
-       "rounds and forced draws", "", unless_drawing, causal_cases},
-      {"device",
-       "equal logits and draws give the reference device's distributions, draws, verdicts and outputs, bit for "
-       "bit, and drafters' models are fed equally many rows",
-       "distributions, draws, verdicts, outputs", "", without_devices, device_cases},
-      {"tree = chain", "the logits of a tree's node equal those of its path run alone", "nodes", "", of_models,
-       no_cases},
-      {"model", "logits and token ids equal those of Transformers", "logits", "", of_models, no_cases},
-      {"mutations", "every planted bug breaks a law", "bugs", "", of_mutations, no_cases},
-  };
-}
+// Of the output; of caches, of a drafter's state, and of acceptance; of options, draws and devices; then those that
+// only
+// ./foretoken test runs.
+const std::vector<KitLaw> kLaws = {
+    {"exact",
+     "the joint distribution of the next tokens equals the target's within 1e-12, over all outcomes of the named "
+     "draws",
+     "outcomes of the draws", "total variation", unless_telling, exact_cases},
+    {"rounds",
+     "one round of the verifier alone, on deep, wide and branching trees of every kind that it takes, emits the "
+     "target's joint distribution within 1e-12, or the distribution that a lossy verifier states; that one accepts a "
+     "draft of which the target is nearly sure no less often than another",
+     "outcomes of the draws", "total variation", of_others, round_cases},
+    {"sampled",
+     "end to end, with the engine's own draws, a joint chi-square test does not reject the target's distribution",
+     "outputs", "p-value after Holm", unless_telling, sampled_cases},
+    {"greedy",
+     "at temperature 0 the output equals plain decoding's, token by token, a lossy verifier's where its stated "
+     "distribution is greedy",
+     "outputs", "", unless_greedy, greedy_cases},
+    {"coupled", "at any temperature the output equals plain decoding's with the same seed, token by token", "outputs",
+     "", unless_path_identical, coupled_cases},
+    {"batch",
+     "alone and in a batch, for any order, chunks, page size, preemption and prefix hits: the same output, or the "
+     "same verdicts of equal trees",
+     "comparisons", "", never, batch_cases},
+    {"memory",
+     "in every step a drafter that saw all rejections and preemptions proposes what a fresh one proposes, tokens and "
+     "distributions, and a policy gives the budgets of one that saw the sequence alone; in the end all is forgotten, "
+     "and no other engine of the process changes it",
+     "proposals, budgets", "", unless_remembering, memory_cases},
+    {"cache",
+     "after every step each cache holds ceil(length / page) pages and the keys and values of a fresh prefill; no "
+     "page "
+     "is held at the end",
+     "caches compared", "", never, cache_cases},
+    {"acceptance", "at each position as many drafts are accepted as p, q and the verifier's formula imply",
+     "drafts tested", "greatest |z|", without_formula, acceptance_cases},
+    {"limits",
+     "the target as its own draft has every draft accepted, a budget of 0 is plain decoding, random drafts stay "
+     "exact",
+     "drafts, outputs, outcomes of the draws", "", unless_exact, limits_cases},
+    {"options", "every sampling option is exact or refused in one sentence", "outcomes of the draws", "total variation",
+     unless_telling, options_cases},
+    {"causal",
+     "whether a node exists is decided before its token is drawn: forcing any draw to any token keeps the node "
+     "in place; every node is drawn as it is called, from the distribution at its parent, or holds no draw if it is "
+     "called 'certain'",
+     "rounds and forced draws", "", unless_drawing, causal_cases},
+    {"device",
+     "equal logits and draws give the reference device's distributions, draws, verdicts and outputs, bit for "
+     "bit, and drafters' models are fed equally many rows",
+     "distributions, draws, verdicts, outputs", "", without_devices, device_cases},
+    {"tree = chain", "the logits of a tree's node equal those of its path run alone", "nodes", "", of_models, no_cases},
+    {"model", "logits and token ids equal those of Transformers", "logits", "", of_models, no_cases},
+    {"mutations", "every planted bug breaks a law", "bugs", "", of_mutations, no_cases},
+};
 
 }  // namespace
 
@@ -161,13 +150,38 @@ std::string drafter_of(const Candidate& c) {
   return c.subject.configs.drafter.dump() + c.subject.configs.policy.dump() + (c.soundness.race ? ", races" : "");
 }
 
-const std::vector<KitLaw>& kit_laws() {
-  static const std::vector<KitLaw> laws = [] {
-    std::vector<KitLaw> all = laws_of_output();
-    for (const auto& more : {laws_of_drafting(), laws_of_treatment()}) all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }();
-  return laws;
+const std::vector<KitLaw>& kit_laws() { return kLaws; }
+
+namespace {
+
+using nlohmann::json;
+
+// Nothing where a component refuses these options, or the verifier the drafter that has them.
+template <class T> void add(const Candidate& c, const Registry<T>& registry, json ComponentConfigs::* which,
+                            std::vector<OtherCandidate>& all) {
+  const json given = registry.complete(c.subject.configs.*which);
+  for (const json& config : other_options(registry, given)) {
+    Subject s = c.subject;
+    json changed = json::object();
+    for (const auto& [key, value] : config.items())
+      if (given.at(key) != value) changed[key] = value;
+    s.configs.*which = config;
+    if (refusal_of(s.registries, registry, config).empty() &&
+        sound(s.registries, s.configs.drafter, s.configs.verifier))
+      all.push_back({candidate(s, c.own_policy, c.own_verifier), changed.dump()});
+  }
+}
+
+}  // namespace
+
+std::vector<OtherCandidate> with_other_options(const Candidate& c) {
+  std::vector<OtherCandidate> all;
+  const Registries& r = c.subject.registries;
+  if (c.own_policy)
+    add(c, r.policies, &ComponentConfigs::policy, all);
+  else
+    add(c, r.drafters, &ComponentConfigs::drafter, all);
+  return all;
 }
 
 }  // namespace foretoken::conformance

@@ -58,4 +58,46 @@ struct KitLaw {
 };
 const std::vector<KitLaw>& kit_laws();
 
+// The scenarios of each law. Every scenario builds its own devices and models, so scenarios may run concurrently.
+using Cases = std::vector<LawCase>;
+
+// A law of requests that the subject decodes on the reference device, with table models.
+LawCase on_tables(const std::string& scenario, const std::function<Finding(const Run&)>& law, const Subject& subject,
+                  const Scenario& how, const TableModel::Options& target, std::vector<TestRequest> requests,
+                  const std::string& concerns = "");
+// "temperature 0", or with so many characters of it: "temperature 0.6".
+std::string at_temperature(float temperature, std::size_t characters = 1);
+
+Cases exact_cases(const Candidate& c, const Environment& e);
+Cases round_cases(const Candidate& c, const Environment& e);
+// Whether the distribution that a lossy verifier states is greedy at temperature 0: looked up for chains whose last
+// token is any other than the target's, over many distributions of the target.
+bool states_greedy(const Candidate& c);
+Cases sampled_cases(const Candidate& c, const Environment& e);
+Cases greedy_cases(const Candidate& c, const Environment& e);
+Cases coupled_cases(const Candidate& c, const Environment& e);
+Cases batch_cases(const Candidate& c, const Environment& e);
+Cases memory_cases(const Candidate& c, const Environment& e);
+Cases cache_cases(const Candidate& c, const Environment& e);
+Cases acceptance_cases(const Candidate& c, const Environment& e);
+Cases limits_cases(const Candidate& c, const Environment& e);
+Cases options_cases(const Candidate& c, const Environment& e);
+Cases causal_cases(const Candidate& c, const Environment& e);
+Cases device_cases(const Candidate& c, const Environment& e);
+
+// The candidate's subject under a fixed length, unless its policy was chosen. `nodes`: of a tree, the root included; 0:
+// as many as a chain has.
+Subject under_length(const Candidate& c, int length, int nodes = 0);
+
+// The same under budgets of all sizes in turn, up to the largest tree and the longest chain.
+Subject under_all_budgets(const Candidate& c);
+
+// The candidate with other options of its drafter, or of its policy where that was chosen: one for each that neither
+// the component nor the pairing refuses, and what tells it from the others.
+struct OtherCandidate {
+  Candidate candidate;
+  std::string options;  // JSON
+};
+std::vector<OtherCandidate> with_other_options(const Candidate& c);
+
 }  // namespace foretoken::conformance

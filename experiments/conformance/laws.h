@@ -1,6 +1,8 @@
 // The laws that every drafter, length policy and verifier must satisfy: functions from a subject and a scenario to a
-// Finding. They know no subject by name; tests and `foretoken check` choose which to run.
+// Finding. law_table.h has their statements; here is what a test may choose. They know no subject by name.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,8 +12,7 @@
 
 namespace foretoken::conformance {
 
-// exact: the joint distribution of the next `tokens` tokens equals the target's within 1e-12, over every outcome of
-// every draw. The measure is the total variation, the cases are the joint outcomes of the draws.
+// exact. The measure is the total variation, the cases are the joint outcomes of the draws.
 struct ExactCase {
   TableModel::Options target{.vocab = 3};
   std::vector<Tokens> prompts{};  // all of one case are decoded in one engine: their joint distribution is a product
@@ -20,46 +21,41 @@ struct ExactCase {
   int max_new_tokens = 0;         // 0: tokens + 3, which the comparison does not reach; else the length limit
   Scenario scenario{};
   Tokens stop{};  // a stop sequence, which may end within a draft; empty: none
-  long most_ways =
-      0;  // if the draws have more joint outcomes, `tokens` is reduced by one, and again, down to `least`; 0: no bound
+  // If the draws have more joint outcomes, `tokens` is reduced by one, and again, down to `least`; 0: no bound.
+  long most_ways = 0;
   int least = 2;
-  int at_once = 1;            // joint outcomes that one engine decodes together, each with sequences of its own; where
-                              // their drafts depend on one another it decodes one by one after all
-  bool remembers = true;      // false: the enumerator forgets names, to show which bugs it then misses
-  Renaming::Rename rename{};  // a planted bug of naming
+  int at_once = 1;        // joint outcomes that one engine decodes together, each with sequences of its own; where
+                          // their drafts depend on one another it decodes one by one after all
+  bool remembers = true;  // false: the enumerator forgets names, to show which bugs it then misses
   std::function<std::unique_ptr<HostBackend>()> backend{};                   // null: reference
   std::function<std::shared_ptr<Model>(std::shared_ptr<Model>)> disguise{};  // a planted bug of the target
   std::function<Host::Load(Backend&)> load{};  // of other models for drafters; null: table_models()
 };
 Finding exact(const Subject& subject, const ExactCase& c);
 
-// sampled: the same with the engine's own draws, by a joint chi-square test whose sample detects a total variation of
-// `found` with 99 % power at `level`. The measure is the p-value; the caller corrects for multiple tests (Holm).
+// sampled: by a joint chi-square test whose sample detects a total variation of `found` with 99 % power at `level`. The
+// measure is the p-value; the caller corrects for multiple tests (Holm).
 struct SampledCase {
   TableModel::Options target{.vocab = 3};
   Tokens prompt{0, 1};
   int tokens = 2;
   double found = 0.01, level = 1e-3;
   Scenario scenario{.engine = {.batch = 64, .step_rows = 1024, .page_rows = 4, .pages = 2048}};
-  Renaming::Rename rename{};
 };
 Finding sampled(const Subject& subject, const SampledCase& c, HostBackend& backend);
 
-// same_text: the outputs of a subject equal those of plain decoding under the same verifier. At temperature 0 this is
-// `greedy`; with a verifier that promises it, `coupled`.
-Finding same_text(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                  std::span<const TestRequest> requests);
+// greedy at temperature 0; with a verifier that promises it, coupled: the outputs equal those of plain decoding under
+// the same verifier.
+Finding same_text(const Run& run);
 
-// batch: a sequence has the same output alone and in a batch. `batches` are the scenarios of the batches. Where trees
-// differ (in a batch a drafter may have fewer rows) the comparison of that output ends, unless `whole` requires the
-// whole output.
+// batch. The run's scenario is that of a sequence alone. Where trees differ (in a batch a drafter may have fewer rows)
+// the comparison of that output ends, unless `whole` requires the whole output.
 struct BatchCase {
   std::vector<Scenario> batches;
   bool whole = false;
 };
 // `seen` counts "preemptions" and "prefix rows".
-Finding batch(const Subject& subject, const Scenario& alone, const BatchCase& c, Backend& backend, const Models& models,
-              std::span<const TestRequest> requests);
+Finding batch(const Run& alone, const BatchCase& c);
 
 // Why sequences end.
 constexpr Finish kEnds[] = {Finish::length, Finish::stop_token, Finish::stop_rule, Finish::cancelled, Finish::failed};
@@ -69,30 +65,38 @@ constexpr SequenceId kIdsApart = SequenceId(1'000'000) << 32;
 
 // memory: in every step, a drafter that served the whole run proposes what a fresh one proposes, tokens and
 // distributions. In the end, when every sequence was forgotten, so it does for one that has the id of a former one and
-// another text, and for one beside another of the same stream and the same first tokens.
-Finding memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const TestRequest> requests);
-// The same where sequences that go on are forgotten: now and then, or because the pool is too small, and the engine
-// preempts them (it must).
+// another text, and for one beside another of the same stream and the same first tokens. Sequences that go on may be
+// forgotten now and then, or because the pool is too small, and the engine preempts them (it must).
 enum class Interruption { none, forgotten, preempted };
-Finding memory_across(const Subject& subject, Interruption interruption, const Scenario& scenario, HostBackend& backend,
-                      const Models& models, std::span<const TestRequest> requests);
+Finding memory(const Run& run, Interruption interruption = Interruption::none);
+// A drafter, one that learns too, proposes for a sequence with the id of one that it was told to forget what it
+// proposes for one with an id that it never met. Nothing is compared where two such ids get different proposals
+// already.
+Finding forgotten_ids(const Run& run);
+// Of a drafter that does not learn: thousands of sequences that were drafted for and forgotten leave no memory in use.
+Finding nothing_left(const Run& run);
+// A run beside another engine in the process, whose sequences have the same ids, streams and turns and other texts,
+// has the trees of the same run alone. Of components that learn, where two runs alone have equal trees.
+Finding beside_another_engine(const Run& run, std::span<const TestRequest> others);
 
 // memory of a length policy: in every step it gives each sequence the budget of a policy that saw this sequence alone,
 // with the same PastOnly, whatever the batch, the order and preemption (which must occur); in the end, when every
 // sequence was forgotten, a former id gets a new one's budget, and so does the second of two with unlike outcomes.
-Finding policy_memory(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-                      std::span<const TestRequest> requests);
+Finding policy_memory(const Run& run);
+// Without an engine: the same in a batch of 24 sequences, through 72 rounds, none above PolicyTraits::most; and
+// thousands of sequences that ended leave no memory in use.
+Finding policy_in_company(const Run& run);
 
-// cache: after every step every cache holds ceil(length / page) pages and the keys and values of a fresh prefill, bit
-// for bit; nothing is held at the end.
-Finding cache(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-              std::span<const TestRequest> requests);
+// Calls `live` thousands of times, with 0, 1, 2, ..., and fails where each leaves memory in use, also once every cache
+// of a thousand has been filled. `remedy` ends the message. Counts bytes of the process's heap: nothing else may run.
+void expect_nothing_left(const std::function<void(int)>& live, const std::string& remedy, Finding& f);
+
+// cache: keys and values bit for bit.
+Finding cache(const Run& run);
 
 // rounds: one round of the verifier alone on one tree, over every outcome of every draw. An exact verifier emits,
-// continued by the target, the target's joint distribution within 1e-12; a lossy one, for every tree, its induced
-// distribution (Soundness::induced). The measure is the greatest total variation, the cases are the outcomes of the
-// draws.
+// continued by the target, the target's joint distribution; a lossy one, for every tree, its induced distribution
+// (Soundness::induced). The measure is the greatest total variation, the cases are the outcomes of the draws.
 struct RoundCase;
 Finding one_round(const Subject& subject, const RoundCase& c);
 // A lossy verifier given one draft, at temperatures 0, .6 and 1: the token of which the target is nearly sure is
@@ -111,30 +115,24 @@ Finding sampled_round(const Subject& subject, const RoundCase& c, long samples, 
 // with `level`.
 Finding scored_round(const Subject& subject, const RoundCase& c, long samples, double level);
 
-// tree = chain: the logits of every node of a random tree equal those of its path run alone, bit for bit. The tree is
-// behind `context` tokens and up to 20 more.
-Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed, int context = 0);
-
 // limits: where a drafter's models are the target, the accepted path ends at a leaf, and what is drawn on any branch is
 // drawn from the target's distribution (seen where that is a table); a budget of 0 is plain decoding. A guess may be
 // any token: above temperature 0 the path may also end at its parent.
-Finding twin_accepts_all(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                         std::span<const TestRequest> requests);
-Finding no_budget_is_plain(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                           std::span<const TestRequest> requests);
+Finding twin_accepts_all(const Run& run);
+Finding no_budget_is_plain(const Run& run);
 
-// acceptance: by position, the measured acceptance of chains is what the distributions p and q imply. The measure is
-// the greatest |z|.
-Finding acceptance(const Subject& subject, const Scenario& scenario, Backend& backend,
-                   const TableModel::Options& target, std::span<const TestRequest> requests);
+// acceptance, of a table model, by position. The measure is the greatest |z|.
+Finding acceptance(const Run& run);
 
-// causal: whether a node exists is decided before its token is drawn. In every round, every draw of a fresh drafter is
-// forced to every token of positive probability: the node must exist each time (an absent token is no node), and all
-// nodes before it must be unchanged. The node must be called as it was drawn: what is called certain holds the token of
-// no draw, what is called otherwise that of a draw from the distribution at its parent, for siblings without repeats
-// without the earlier ones. Draws may have any names.
-Finding causal(const Subject& subject, const Scenario& scenario, HostBackend& backend, const Models& models,
-               std::span<const TestRequest> requests);
+// causal: in every round, every draw of a fresh drafter is forced to every token of positive probability: the node must
+// exist each time (an absent token is no node), and all nodes before it must be unchanged. The node must be called as
+// it was drawn: what is called certain holds the token of no draw, what is called otherwise that of a draw from the
+// distribution at its parent, for siblings without repeats without the earlier ones. Draws may have any names.
+Finding causal(const Run& run);
+// In every call of Drafter::draft, each node that is called drawn holds the token of a draw of this call from the
+// distribution that its kind and the proposal state, and no two draws, of whichever sequences, have one name. Races
+// have no names of their own: they share the noise of their position.
+Finding drawn_as_called(const Run& run);
 
 // device: given the same logits and draws, the distributions, the tokens drawn and the verdicts of a chain of `nodes`
 // of each kind that the rule takes are equal bit for bit.
@@ -150,9 +148,37 @@ struct DeviceTreesCase {
   std::uint64_t seed = 1;
 };
 Finding same_tree_verdicts(const Subject& subject, const DeviceTreesCase& c, Backend& reference, Backend& other);
+// Of the law `rounds`: the verdicts of many trees are those of each tree alone.
+Finding same_verdicts_alone(const Subject& subject, const DeviceTreesCase& c);
 // With a model whose logits are equal on all devices, whole outputs are equal too, and drafters' models are fed equally
 // many rows, so no cache drops on one device what it keeps on the other.
-Finding same_on_devices(const Subject& subject, const Scenario& scenario, Backend& reference, Backend& other,
-                        const Models& models, std::span<const TestRequest> requests);
+Finding same_on_devices(const Run& reference, Backend& other);
+
+// options: the sampling options, in one table. With every drafter and verifier the distribution is exact or the engine
+// refuses the option in one sentence; a silently ignored option is neither. A new option is one more line.
+struct SamplingOption {
+  std::string key;   // as in a run document: "top_p"
+  std::string text;  // "top_p 0.7"
+  Sampling sampling;
+  int samples = 1;  // of every prompt
+  Tokens stop{};    // a stop sequence
+  // The test of an option that changes no distribution; null: enumerate every outcome of every draw.
+  std::function<Finding(const Subject&)> shown{};
+};
+const std::vector<SamplingOption>& sampling_options();
+// All options that adjust distributions by the tokens so far, together.
+Sampling talkative(float temperature);
+
+// How a subject treats an option.
+struct OptionFinding : Finding {
+  std::string refusal;  // the engine's message; empty if it accepted the option
+};
+// Exact, over every outcome of every draw, or refused before anything was drawn. Also fails if the option does not
+// change the target's distribution, since then nothing was shown. `most_ways` as in ExactCase.
+OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option, long most_ways = 0);
+
+// Options against drafters, a table for every verifier, in Markdown: "exact", or the number of the refusal's message.
+// Every cell was just tested; neither exact nor refused is an Error.
+std::string option_tables(const Registries& registries);
 
 }  // namespace foretoken::conformance

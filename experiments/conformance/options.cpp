@@ -1,8 +1,8 @@
-#include "experiments/conformance/options.h"
-
 #include <cmath>
 
-#include "experiments/conformance/target_distribution.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/table_model.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {
@@ -60,9 +60,10 @@ Finding seeds_name_the_draws(const Subject& subject) {
   ReferenceBackend backend;
   const auto requests = random_requests(6, kTarget.vocab, 6, 24, 1);
   const auto texts = [&](std::uint64_t seed) {
-    const RunOutcome outcome =
-        run_scenario(subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), requests);
-    f.cases += long(outcome.outputs.size()), f.accepted += outcome.accepted, f.rejected += outcome.rejections;
+    const RunOutcome outcome = run_scenario(
+        {subject, {.sampling = {.temperature = 1, .seed = seed}}, backend, table_models(kTarget), requests});
+    f.cases += long(outcome.outputs.size());
+    f.add(outcome);
     return outcome.outputs;
   };
   const auto first = texts(1), again = texts(1), other = texts(2);
@@ -90,9 +91,9 @@ Finding logprobs_are_the_laws(const Subject& subject, bool warped) {
           f.fail("the log-probability of token " + std::to_string(i) + " is off by " + std::to_string(off));
       }
   };
-  const RunOutcome outcome = run_scenario(subject, {.sampling = sampling}, backend, table_models(kTarget),
-                                          random_requests(6, kTarget.vocab, 6, 24, 1), compare);
-  f.accepted = outcome.accepted, f.rejected = outcome.rejections;
+  f.add(run_scenario(
+      {subject, {.sampling = sampling}, backend, table_models(kTarget), random_requests(6, kTarget.vocab, 6, 24, 1)},
+      compare));
   return f;
 }
 
@@ -108,71 +109,51 @@ Sampling talkative(float temperature) {
 
 namespace {
 
-std::vector<SamplingOption> options_of_distributions() {
-  return {
-      {"temperature", "temperature 0", {.temperature = 0}},
-      {"temperature", "temperature 0.6", {.temperature = 0.6f}},
-      {"temperature", "temperature 1.7", {.temperature = 1.7f}},
-      {"top_k", "top_k 2", {.temperature = 1, .top_k = 2}},
-      {"top_p", "top_p 0.7", {.temperature = 1, .top_p = 0.7f}},
-      {"min_p", "min_p 0.3", {.temperature = 1, .min_p = 0.3f}},
-      {"repetition_penalty", "repetition_penalty 1.5", {.temperature = 1, .repetition_penalty = 1.5f}},
-      {"repetition_penalty", "repetition_penalty 0.6", {.temperature = 0.8f, .repetition_penalty = 0.6f}},
-      {"frequency_penalty", "frequency_penalty 0.7", {.temperature = 1, .frequency_penalty = 0.7f}},
-      {"frequency_penalty", "frequency_penalty -0.4", {.temperature = 1, .frequency_penalty = -0.4f}},
-      {"presence_penalty", "presence_penalty 1.2", {.temperature = 1, .presence_penalty = 1.2f}},
-      {"logit_bias", "logit_bias of two tokens", {.temperature = 1, .logit_bias = {{1, 1.5f}, {3, -100}}}},
-      {"logit_bias", "a forbidden token, temperature 100", {.temperature = 100, .logit_bias = {{3, -100}}}},
-  };
-}
-
-std::vector<SamplingOption> options_of_requests() {
-  return {
-      {"stop", "a stop sequence of two tokens", {.temperature = 1}, 1, {1, 0}},
-      {"samples", "2 samples", {.temperature = 1}, 2},
-      {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
-      {"logprobs",
-       "log-probabilities",
-       {.temperature = 1, .logprobs = true},
-       1,
-       {},
-       [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
-      {"warped_logprobs",
-       "log-probabilities of the warped distribution",
-       {.temperature = 1, .logprobs = true, .warped_logprobs = true},
-       1,
-       {},
-       [](const Subject& s) { return logprobs_are_the_laws(s, true); }},
-  };
-}
-
-std::vector<SamplingOption> options_together() {
-  return {
-      {"",
-       "all at once",
-       {.temperature = 0.9f,
-        .top_k = 3,
-        .top_p = 0.8f,
-        .min_p = 0.1f,
-        .repetition_penalty = 1.3f,
-        .frequency_penalty = 0.3f,
-        .presence_penalty = 0.4f,
-        .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
-      {"", "all penalties, greedy", talkative(0)},
-  };
-}
+const std::vector<SamplingOption> kOptions = {
+    {"temperature", "temperature 0", {.temperature = 0}},
+    {"temperature", "temperature 0.6", {.temperature = 0.6f}},
+    {"temperature", "temperature 1.7", {.temperature = 1.7f}},
+    {"top_k", "top_k 2", {.temperature = 1, .top_k = 2}},
+    {"top_p", "top_p 0.7", {.temperature = 1, .top_p = 0.7f}},
+    {"min_p", "min_p 0.3", {.temperature = 1, .min_p = 0.3f}},
+    {"repetition_penalty", "repetition_penalty 1.5", {.temperature = 1, .repetition_penalty = 1.5f}},
+    {"repetition_penalty", "repetition_penalty 0.6", {.temperature = 0.8f, .repetition_penalty = 0.6f}},
+    {"frequency_penalty", "frequency_penalty 0.7", {.temperature = 1, .frequency_penalty = 0.7f}},
+    {"frequency_penalty", "frequency_penalty -0.4", {.temperature = 1, .frequency_penalty = -0.4f}},
+    {"presence_penalty", "presence_penalty 1.2", {.temperature = 1, .presence_penalty = 1.2f}},
+    {"logit_bias", "logit_bias of two tokens", {.temperature = 1, .logit_bias = {{1, 1.5f}, {3, -100}}}},
+    {"logit_bias", "a forbidden token, temperature 100", {.temperature = 100, .logit_bias = {{3, -100}}}},
+    {"stop", "a stop sequence of two tokens", {.temperature = 1}, 1, {1, 0}},
+    {"samples", "2 samples", {.temperature = 1}, 2},
+    {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},
+    {"logprobs",
+     "log-probabilities",
+     {.temperature = 1, .logprobs = true},
+     1,
+     {},
+     [](const Subject& s) { return logprobs_are_the_laws(s, false); }},
+    {"warped_logprobs",
+     "log-probabilities of the warped distribution",
+     {.temperature = 1, .logprobs = true, .warped_logprobs = true},
+     1,
+     {},
+     [](const Subject& s) { return logprobs_are_the_laws(s, true); }},
+    {"",
+     "all at once",
+     {.temperature = 0.9f,
+      .top_k = 3,
+      .top_p = 0.8f,
+      .min_p = 0.1f,
+      .repetition_penalty = 1.3f,
+      .frequency_penalty = 0.3f,
+      .presence_penalty = 0.4f,
+      .logit_bias = {{2, -0.8f}, {0, 0.5f}}}},
+    {"", "all penalties, greedy", talkative(0)},
+};
 
 }  // namespace
 
-const std::vector<SamplingOption>& sampling_options() {
-  static const std::vector<SamplingOption> table = [] {
-    std::vector<SamplingOption> all = options_of_distributions();
-    for (const auto& more : {options_of_requests(), options_together()})
-      all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }();
-  return table;
-}
+const std::vector<SamplingOption>& sampling_options() { return kOptions; }
 
 OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& option, long most_ways) {
   OptionFinding f;
@@ -197,6 +178,78 @@ OptionFinding exact_or_refused(const Subject& subject, const SamplingOption& opt
   } else if (option.stop.empty() && !changes(option.sampling))
     f.fail(option.text + " changes no distribution of this scenario, so nothing was shown");
   return f;
+}
+
+namespace {
+
+using nlohmann::json;
+
+struct Column {
+  std::string title;
+  json drafter;
+};
+
+// One config of every drafter, and trees of random shapes.
+std::vector<Column> columns(const Registries& registries) {
+  std::vector<Column> all;
+  for (const json& config : configurations(registries.drafters))
+    if (all.empty() || all.back().drafter["name"] != config["name"])
+      all.push_back({"`" + config["name"].get<std::string>() + "`", config});
+  for (const char* kinds : {"certain", "independent"})
+    all.push_back({std::string("trees, ") + kinds, random_tree(3, kinds)});
+  return all;
+}
+
+std::string line(const std::vector<std::string>& cells) {
+  std::string s = "|";
+  for (const std::string& cell : cells) s += " " + cell + " |";
+  return s + "\n";
+}
+
+// The number of a message; a new message is appended to `notes`.
+std::string note(const std::string& sentence, std::vector<std::string>& notes) {
+  for (std::size_t i = 0; i < notes.size(); ++i)
+    if (notes[i] == sentence) return "refused (" + std::to_string(i + 1) + ")";
+  notes.push_back(sentence);
+  return "refused (" + std::to_string(notes.size()) + ")";
+}
+
+std::string cell(const Registries& registries, const Column& column, const json& verifier, const SamplingOption& option,
+                 std::vector<std::string>& notes) {
+  if (!sound(registries, column.drafter, verifier)) return "unsound pair";
+  const Subject subject{registries, {column.drafter, {{"name", "fixed"}, {"length", 2}}, verifier}};
+  const OptionFinding f = exact_or_refused(subject, option, 500);
+  if (!f.holds) throw Error(f.what);
+  return f.refusal.empty() ? "exact" : note(f.refusal, notes);
+}
+
+}  // namespace
+
+std::string option_tables(const Registries& plain) {
+  const Registries registries = with_scripted(plain);
+  const std::vector<Column> drafters = columns(plain);
+  std::vector<std::string> notes;
+  std::string text;
+  for (const std::string& name : plain.verifiers.names()) {
+    const json verifier = plain.verifiers.complete({{"name", name}});
+    const Soundness soundness = soundness_of(plain, verifier);
+    text += "## `" + name + "`\n\n";
+    if (!soundness.exact()) {
+      text += "Lossy: every option is part of the distribution that it refers to.\n\n";
+      continue;
+    }
+    std::vector<std::string> titles{"option"};
+    for (const Column& c : drafters) titles.push_back(c.title);
+    text += line(titles) + line(std::vector<std::string>(titles.size(), "---"));
+    for (const SamplingOption& option : sampling_options()) {
+      std::vector<std::string> cells{option.text};
+      for (const Column& c : drafters) cells.push_back(cell(registries, c, verifier, option, notes));
+      text += line(cells);
+    }
+    text += "\n";
+  }
+  for (std::size_t i = 0; i < notes.size(); ++i) text += std::to_string(i + 1) + ". " + notes[i] + "\n";
+  return text;
 }
 
 }  // namespace foretoken::conformance

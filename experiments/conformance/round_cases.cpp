@@ -1,11 +1,10 @@
-#include "experiments/conformance/round_cases.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
 #include <string>
 
+#include "experiments/conformance/rounds.h"
 #include "experiments/conformance/table_model.h"
 
 namespace foretoken::conformance {
@@ -59,11 +58,16 @@ auto random_after(std::vector<int> random, int seed) {
   };
 }
 
+RoundCase chain(const std::string& what, int vocab, int levels, Drawn drawn, int seed) {
+  RoundCase c{.name = name_for(what + foretoken::name_of(drawn), seed), .vocab = vocab};
+  for (int n = 0; n < levels; ++n) c.nodes.push_back({n, drawn});
+  return c;
+}
+
 }  // namespace
 
 RoundCase deep_chain(Drawn drawn, int seed) {
-  RoundCase c{.name = name_for("16 deep, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3};
-  for (int n = 0; n < kDeep; ++n) c.nodes.push_back({n, drawn});
+  RoundCase c = chain("16 deep, ", 3, kDeep, drawn, seed);
   c.logits = random_after({choose(3, seed, {}, 1), 3 + choose(2, seed, {}, 2), 5 + choose(2, seed, {}, 3),
                            8 + choose(4, seed, {}, 4), 12 + choose(4, seed, {}, 5)},
                           seed);
@@ -71,9 +75,8 @@ RoundCase deep_chain(Drawn drawn, int seed) {
 }
 
 RoundCase longest_chain(Drawn drawn, int seed) {
-  RoundCase c{
-      .name = name_for("64 deep, " + std::string(foretoken::name_of(drawn)), seed), .vocab = 3, .position = 100'000};
-  for (int n = 0; n < kMaxPath; ++n) c.nodes.push_back({n, drawn});
+  RoundCase c = chain("64 deep, ", 3, kMaxPath, drawn, seed);
+  c.position = 100'000;
   c.logits = random_after({choose(16, seed, {}, 1), 17 + choose(14, seed, {}, 2), 32 + choose(15, seed, {}, 3),
                            48 + choose(16, seed, {}, 4)},
                           seed);
@@ -261,11 +264,9 @@ RoundCase large_round(const std::vector<Drawn>& kinds, int nodes, int seed) {
 
 RoundCase full_chain(Drawn drawn, int length, int seed) {
   constexpr int kVocab = 6;
-  RoundCase c{.name = name_for(std::to_string(length) + " random levels, " + foretoken::name_of(drawn), seed),
-              .vocab = kVocab,
-              .logits = tables(kVocab, 800 + seed, 2),
-              .seed = std::uint64_t(seed)};
-  for (int n = 0; n < length; ++n) c.nodes.push_back({n, drawn});
+  RoundCase c = chain(std::to_string(length) + " random levels, ", kVocab, length, drawn, seed);
+  c.logits = tables(kVocab, 800 + seed, 2);
+  c.seed = std::uint64_t(seed);
   return c;
 }
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <set>
 
-#include "experiments/conformance/law_cases.h"
-#include "experiments/conformance/other_options.h"
-#include "experiments/conformance/round_cases.h"
-#include "experiments/conformance/turns_backend.h"
-#include "experiments/conformance/whole_runs.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/devices.h"
+#include "experiments/conformance/law_table.h"
+#include "experiments/conformance/laws.h"
+#include "experiments/conformance/rounds.h"
 #include "kernels/error.h"
 
 namespace foretoken::conformance {

@@ -19,12 +19,6 @@ Draws fresh(const RoundCase& c, long i) {
   return d;
 }
 
-std::vector<double> probabilities(const Distribution& d) {
-  std::vector<double> p;
-  for (Token x = 0; x < d.vocab; ++x) p.push_back(d(x));
-  return p;
-}
-
 // A verifier with a host to make it, and rounds of one case.
 class Bench {
  public:
@@ -32,10 +26,9 @@ class Bench {
       : c_(c),
         backend_(backend),
         models_(table_models({.vocab = c.vocab})),
-        pool_(backend, 64, 1),
-        host_(backend, pool_, models_.target->info(), models_.load, false, {models_.target, nullptr, &registries}),
-        verifier_(registries.verifiers.make(verifier, host_)),
-        soundness_(registries.verifiers.traits(verifier, host_.target())),
+        bare_(backend, models_, registries),
+        verifier_(registries.verifiers.make(verifier, bare_.host)),
+        soundness_(registries.verifiers.traits(verifier, bare_.host.target())),
         staging_(backend) {}
 
   // A tree of the case, drawn with these draws, and its distributions.
@@ -138,8 +131,7 @@ class Bench {
   const RoundCase& c_;
   HostBackend& backend_;
   Models models_;
-  PagePool pool_;
-  Host host_;
+  BareHost bare_;
   std::unique_ptr<Verifier> verifier_;
   Soundness soundness_;
   Staging staging_;
@@ -156,7 +148,7 @@ RoundOutcomes enumerate_round(const Registries& registries, const nlohmann::json
                               HostBackend& backend) {
   Enumerator chance;
   Bench bench(registries, verifier, c, backend);
-  backend.set_chance(&chance);
+  const Asking asking(backend, chance);
   const Draws draws{.seed = 1, .stream = 1, .root = c.position};
   RoundOutcomes found;
   do {
@@ -167,7 +159,6 @@ RoundOutcomes enumerate_round(const Registries& registries, const nlohmann::json
     tree.weight += chance.weight(), tree.emitted[emitted] += chance.weight();
     found.accepted += chance.weight() * bench.accepted();
   } while (chance.next());
-  backend.set_chance(nullptr);
   found.paths = chance.paths(), found.asked_twice = chance.asked_twice();
   return found;
 }
@@ -191,16 +182,11 @@ void sample_rounds(const Registries& registries, const nlohmann::json& verifier,
   }
 }
 
-namespace {
-
-std::vector<double> after(const RoundCase& c, std::span<const Token> path, bool draft) {
-  const std::vector<float> logits = c.logits(path, draft);
-  return probabilities({logits.data(), normalize(logits.data(), c.vocab, c.warp), c.vocab});
+std::vector<double> target_after(const RoundCase& c, std::span<const Token> path) {
+  return warped(c.logits(path, false), c.warp);
 }
-
-}  // namespace
-
-std::vector<double> target_after(const RoundCase& c, std::span<const Token> path) { return after(c, path, false); }
-std::vector<double> draft_after(const RoundCase& c, std::span<const Token> path) { return after(c, path, true); }
+std::vector<double> draft_after(const RoundCase& c, std::span<const Token> path) {
+  return warped(c.logits(path, true), c.warp);
+}
 
 }  // namespace foretoken::conformance

@@ -2,6 +2,7 @@
 // included) and a scenario (sampling, limits, engine options), with the models that the target and the drafters use. No
 // drafter or verifier is known by name.
 #pragma once
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -28,25 +29,15 @@ Soundness soundness_of(const Registries& registries, const nlohmann::json& verif
 Needs needs_of(const Registries& registries, const nlohmann::json& drafter);
 // The traits of a policy, its largest budget as the engine cuts it.
 PolicyTraits policy_of(const Registries& registries, const nlohmann::json& policy);
-// Why a component cannot be used, whatever it is paired with: it cannot be made, or needs what nothing serves. Empty
-// where it can.
-std::string refusal_of_drafter(const Registries& registries, const nlohmann::json& config);
-std::string refusal_of_policy(const Registries& registries, const nlohmann::json& config);
-std::string refusal_of_verifier(const Registries& registries, const nlohmann::json& config);
 bool sound(const Registries& registries, const nlohmann::json& drafter, const nlohmann::json& verifier);
-// Sound pairs of a drafter and an exact verifier, under the fixed policy of this length: all of them for up to three
-// drafters; else one or two verifiers for each drafter in turn, so that every drafter and every exact verifier is
-// there.
-std::vector<Subject> subjects(const Registries& registries, int length);
-std::vector<Subject> subjects(const Registries& registries, int length, const std::vector<nlohmann::json>& drafters);
 // The same verifier without speculation.
 Subject plain(const Subject& subject);
 
 // The subject with something of the caller's around its drafter or its policy. One inside another of the name is left
 // as it is.
-template <class T> using Around = std::function<std::unique_ptr<T>(std::unique_ptr<T> made, Host& host)>;
-Subject around(const Subject& subject, const Around<Drafter>& wrap);
-Subject around(const Subject& subject, const Around<LengthPolicy>& wrap);
+template <class T> using Wrap = std::function<std::unique_ptr<T>(std::unique_ptr<T> made, Host& host)>;
+Subject around(const Subject& subject, const Wrap<Drafter>& wrap);
+Subject around(const Subject& subject, const Wrap<LengthPolicy>& wrap);
 // Called after every call of a drafter.
 using Watcher = std::function<void(Host&, std::span<const DraftRequest>, std::span<const DraftTree>)>;
 Subject watched(const Subject& subject, Watcher watcher);
@@ -83,10 +74,18 @@ struct RunOutcome {
   std::uint64_t prefix_rows = 0, draft_rows = 0;  // reused from prefixes; fed to the models of drafters
   int pages_left = 0;                             // in use at the end
 };
+// What most laws look at: these requests, decoded by a subject.
+struct Run {
+  const Subject& subject;
+  const Scenario& scenario;
+  Backend& backend;
+  const Models& models;
+  std::span<const TestRequest> requests;
+  Run with(const Subject& other) const { return {other, scenario, backend, models, requests}; }
+};
 // Called after every step, with all sequences that still run.
 using AfterStep = std::function<void(Engine&, const StepReport&, std::span<const Sequence* const>)>;
-RunOutcome run_scenario(const Subject& subject, const Scenario& scenario, Backend& backend, const Models& models,
-                        std::span<const TestRequest> requests, const AfterStep& after = {});
+RunOutcome run_scenario(const Run& run, const AfterStep& after = {});
 
 // Bytes of a page of an engine with these components, for so many positions of the target.
 std::int64_t page_bytes_of(const Subject& subject, const Models& models, int rows);
@@ -108,9 +107,81 @@ struct Finding {
     if (why.empty()) why = reason;
     what += (what.empty() ? "" : "; ") + reason;
   }
+  void add(const RunOutcome& outcome) {
+    accepted += outcome.accepted;
+    rejected += outcome.rejections;
+  }
+};
+
+// How far two distributions are apart.
+template <class Outcome> struct Apart {
+  Apart(const std::map<Outcome, double>& found, const std::map<Outcome, double>& law) {
+    std::map<Outcome, double> all = law;
+    for (const auto& [outcome, p] : found) all.try_emplace(outcome, 0.0);
+    for (const auto& [outcome, unused] : all) {
+      const auto got = found.find(outcome), wanted = law.find(outcome);
+      const double off = std::abs((got == found.end() ? 0 : got->second) - (wanted == law.end() ? 0 : wanted->second));
+      variation += off / 2;
+      if (off > worst || std::isnan(off)) worst = off, at = outcome;
+    }
+  }
+  double variation = 0, worst = 0;  // in total; of the outcome `at`
+  Outcome at{};
+};
+
+// Nodes of a tree whose tokens the host has.
+inline Drawn drawn_of(const DraftTree& tree, int n) { return Drawn(*tree.q.drawn.row<std::uint8_t>(n)); }
+inline Token token_of(const DraftTree& tree, int n) { return *tree.tokens.row<Token>(n); }
+inline int parent_of(const DraftTree& tree, int n) { return *tree.parents.row<std::int32_t>(n); }
+// The children of a node, without absent ones and those aside.
+std::vector<int> children(const DraftTree& tree, int node);
+// The proposal's distribution below a node; empty where there is none.
+std::vector<double> proposed(const DraftTree& tree, int node);
+// That of a node's token: siblings without repeats lack the earlier ones, those of one race whatever they are called.
+std::vector<double> stated(const DraftTree& tree, int node, bool of_race);
+// "[0>2 1>0]": parent>token of each node.
+std::string text_of(const DraftTree& tree);
+std::string text_of(const Sequence& sequence);  // "sequence 3 at length 17"
+
+// A drafter around another.
+class Around : public Drafter {
+ public:
+  explicit Around(std::unique_ptr<Drafter> inner) : inner_(std::move(inner)) {}
+  void observe(std::span<const Outcome> outcomes) override { inner_->observe(outcomes); }
+  void observe_step(const StepReport& report) override { inner_->observe_step(report); }
+  void forget(const Sequence& sequence) override { inner_->forget(sequence); }
+
+ protected:
+  std::unique_ptr<Drafter> inner_;
 };
 
 std::string text_of(std::span<const Token> tokens);  // "0 2 1"
 std::string text_of(double figure);                  // to three digits: small ones must not read as 0
+
+// A Host without an engine, with pages of its own and, where a drafter reads them, the target's cache.
+struct BareHost {
+  BareHost(Backend& backend, const Models& models, const Registries& registries, std::int64_t page_bytes = 64,
+           int pages = 1, KvCache* target = nullptr)
+      : pool(backend, page_bytes, pages),
+        host(backend, pool, models.target->info(), models.load, false, {models.target, target, &registries}) {}
+  PagePool pool;
+  Host host;
+};
+
+// The target's hidden states and its cache for drafters that a law calls without an engine.
+class TargetStates {
+ public:
+  // Of a drafter's needs. Where it reads nothing of the target, nothing is computed.
+  TargetStates(Backend& backend, const Models& models, const Needs& needs);
+  // Of all tokens but the last. Valid until the next call for a sequence of this id, or forget().
+  HiddenStates of(const Sequence& sequence);
+  void forget(const Sequence& sequence);
+  KvCache* cache() { return needed_ ? &model_.cache() : nullptr; }
+
+ private:
+  bool needed_;
+  PagePool pool_;
+  CachedModel model_;
+};
 
 }  // namespace foretoken::conformance

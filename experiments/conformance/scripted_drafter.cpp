@@ -1,6 +1,6 @@
-#include "experiments/conformance/scripted_drafter.h"
-
 #include <algorithm>
+
+#include "experiments/conformance/components.h"
 
 namespace foretoken::conformance {
 namespace {

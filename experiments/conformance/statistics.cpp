@@ -56,10 +56,4 @@ std::vector<double> holm_adjusted(std::span<const double> p_values) {
   return adjusted;
 }
 
-std::vector<bool> holm(std::span<const double> p_values, double level) {
-  std::vector<bool> falls;
-  for (const double p : holm_adjusted(p_values)) falls.push_back(p <= level);
-  return falls;
-}
-
 }  // namespace foretoken::conformance

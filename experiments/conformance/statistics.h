@@ -19,9 +19,7 @@ struct ChiSquare {
 // in a cell of probability 0 gives p-value 0.
 ChiSquare chi_square(std::span<const long> counts, std::span<const double> law);
 
-// Which null hypotheses are rejected at this family-wise level (Holm 1979).
-std::vector<bool> holm(std::span<const double> p_values, double level);
-// The least family-wise level at which each would be rejected.
+// The least family-wise level at which each null hypothesis would be rejected (Holm 1979).
 std::vector<double> holm_adjusted(std::span<const double> p_values);
 
 }  // namespace foretoken::conformance

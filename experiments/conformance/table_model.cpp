@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/error.h"
 #include "kernels/host_backend.h"
@@ -68,12 +69,15 @@ std::span<const float> TableModel::logits(std::span<const Token> context) const 
   return row;
 }
 
-std::vector<double> TableModel::distribution(std::span<const Token> context, const Warp& warp) const {
-  const std::span<const float> row = logits(context);
-  const Distribution distribution{row.data(), normalize(row.data(), options_.vocab, warp), options_.vocab};
+std::vector<double> probabilities(const Distribution& distribution) {
   std::vector<double> p;
-  for (Token x = 0; x < options_.vocab; ++x) p.push_back(distribution(x));
+  for (Token x = 0; x < distribution.vocab; ++x) p.push_back(distribution(x));
   return p;
+}
+
+std::vector<double> warped(std::span<const float> logits, const Warp& warp) {
+  const int vocab = int(logits.size());
+  return probabilities({logits.data(), normalize(logits.data(), vocab, warp), vocab});
 }
 
 std::vector<Token> TableModel::read_context(const Layout& layout, const KvLayer& kv, int row) const {
@@ -207,6 +211,24 @@ TableModel::Options named_table(const std::string& name, const TableModel::Optio
   else
     throw Error("unknown table model '" + name + "'; known: table:same, table:other, table:far, table:uniform");
   return o;
+}
+
+std::vector<double> target_distribution(const TableModel& target, std::span<const Token> context, int prompt,
+                                        const Sampling& s) {
+  const std::span<const float> raw = target.logits(context);
+  std::vector<float> logits(raw.begin(), raw.end());
+  const auto output = context.subspan(std::size_t(prompt));
+  for (Token x = 0; x < int(logits.size()); ++x) {
+    float& logit = logits[std::size_t(x)];
+    for (const TokenBias& b : s.logit_bias)
+      if (b.token == x) logit += b.bias <= -100 ? -std::numeric_limits<float>::infinity() : b.bias;
+    if (std::ranges::find(context, x) != context.end())
+      logit = logit > 0 ? logit / s.repetition_penalty : logit * s.repetition_penalty;
+    const auto times = std::ranges::count(output, x);
+    logit -= s.frequency_penalty * float(times);
+    if (times > 0) logit -= s.presence_penalty;
+  }
+  return warped(logits, s.warp());
 }
 
 }  // namespace foretoken::conformance

@@ -8,9 +8,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/decode/sequence.h"
 #include "framework/model/model.h"
 
 namespace foretoken::conformance {
+
+// p(x) of all tokens; of logits under a warp.
+std::vector<double> probabilities(const Distribution& distribution);
+std::vector<double> warped(std::span<const float> logits, const Warp& warp);
 
 class TableModel : public Model {
  public:
@@ -48,7 +53,9 @@ class TableModel : public Model {
   // f32 [vocab] logits after `context`, without a cache.
   std::span<const float> logits(std::span<const Token> context) const;
   // p(x) after `context` under the warp.
-  std::vector<double> distribution(std::span<const Token> context, const Warp& warp) const;
+  std::vector<double> distribution(std::span<const Token> context, const Warp& warp) const {
+    return warped(logits(context), warp);
+  }
 
  private:
   Tensor selected(Backend& backend, const Tensor& tokens, const KvLayer& kv, const Layout& layout) const;
@@ -65,5 +72,12 @@ class TableModel : public Model {
 // Names of table models, accepted where a drafter takes a model's directory: "table:other" (the target's distribution
 // with noise), "table:far" (an unrelated distribution), "table:same" (the target's own), "table:uniform".
 TableModel::Options named_table(const std::string& name, const TableModel::Options& target);
+
+// The target's distribution under a request's options, computed slowly from the definitions of the options: the
+// reference of the laws. It shares only the warp with the engine's computation.
+
+// p(x) after `context`, whose first `prompt` tokens are the prompt.
+std::vector<double> target_distribution(const TableModel& target, std::span<const Token> context, int prompt,
+                                        const Sampling& sampling);
 
 }  // namespace foretoken::conformance

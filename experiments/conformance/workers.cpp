@@ -10,9 +10,7 @@
 #include <optional>
 
 #include <fcntl.h>
-#ifdef __GLIBC__
 #include <malloc.h>
-#endif
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>

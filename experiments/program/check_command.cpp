@@ -25,7 +25,8 @@ using nlohmann::json;
 
 namespace {
 
-using namespace conformance;
+using conformance::Candidate, conformance::CheckReport, conformance::Choice, conformance::Environment,
+    conformance::Models, conformance::Prepared;
 
 struct CheckFlags {
   std::string drafter, policy, verifier, options;
@@ -142,7 +143,7 @@ Prepared prepared(const CheckFlags& g) {
 }
 
 int run_check(const CheckFlags& g, int width) {
-  const CheckReport report = check([&g] { return prepared(g); }, {g.threads, g.seconds, g.laws});
+  const CheckReport report = conformance::check([&g] { return prepared(g); }, {g.threads, g.seconds, g.laws});
   const Question question{command_of(g), report.plugins, g.laws};
   const std::string text =
       g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);

@@ -4,7 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "experiments/conformance/check.h"
-#include "experiments/conformance/options.h"
+#include "experiments/conformance/laws.h"
 #include "experiments/program/commands.h"
 #include "experiments/report/terminal.h"
 #include "framework/components/plugin.h"

@@ -9,7 +9,7 @@
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/workbench.h"
-#include "experiments/trace/replay_report.h"
+#include "experiments/trace/replay.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

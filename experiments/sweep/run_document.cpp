@@ -8,7 +8,7 @@
 
 #include "experiments/report/results.h"
 #include "experiments/sweep/learning.h"
-#include "experiments/trace/path_reach.h"
+#include "experiments/trace/recorder.h"
 #include "framework/decode/sequence.h"
 #include "framework/model/model.h"
 #include "framework/model/model_choice.h"

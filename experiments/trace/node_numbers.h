@@ -1,6 +1,7 @@
 // What a trace keeps of the distributions of a round: a few numbers for each node, computed on the device that holds
 // the distributions. This module must not know files, engines, or which verifier judges the round.
 #pragma once
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,5 +22,11 @@ struct NodeNumbers {
 // Of all nodes of all trials, one tree after another. `verdicts`: those of the trials, on the backend's device. Waits
 // for the device.
 std::vector<NodeNumbers> node_numbers(Backend& backend, const Trials& trials, const Tensor& verdicts);
+
+// A verifier that accepts nothing: every round emits the target's own next token, drawn as plain decoding draws it. So
+// drafts are seen at every position of plain decoding's output. This module must not know what is done with them.
+
+// `race`: the token is the winner of the race at its position, as for a verifier with Soundness::race.
+std::unique_ptr<Verifier> one_token(bool race);
 
 }  // namespace foretoken

@@ -6,21 +6,44 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/trace/path_reach.h"
 #include "experiments/trace/trace.h"
 #include "framework/components/registry.h"
+#include "framework/components/verifier.h"
 
 namespace foretoken {
 
+// An Error unless the acceptance of a verifier of this name can be found for nodes that are drawn so.
+void expect_followed(const Soundness& soundness, const std::string& name, std::span<const Drawn> drawn);
+
+// A verifier whose acceptance of other verifiers' trees is found.
+struct Judge {
+  std::unique_ptr<Verifier> verifier;
+  Soundness soundness;
+};
+
+// With which probability a verifier accepts how much of a given tree, by the verifier's own rule: every outcome of its
+// decisions is followed on the host, with the tree's tokens fixed.
+class PathReach {
+ public:
+  // For each trial, of the tree cut to 1, 2, ... levels. On a device the distributions of all trees are copied to the
+  // host first. A verifier of races is an Error: its decisions follow from the noise that the drafts were drawn with;
+  // so is a tree with nodes that the verifier does not take.
+  std::vector<Reach> of(Backend& backend, const Trials& trials, const Judge& judge, const std::string& name);
+
+ private:
+  HostTrials copies_;
+};
+
 // What is recorded besides the rounds themselves.
 struct Recording {
-  bool dense = false;                  // accept nothing, so that every position is seen (one_token.h)
-  std::vector<std::string> verifiers;  // whose acceptance of each tree is found (path_reach.h); slow
+  bool dense = false;                  // accept nothing, so that every position is seen (one_token())
+  std::vector<std::string> verifiers;  // whose acceptance of each tree is found (PathReach); slow
 };
 
 class Recorder {

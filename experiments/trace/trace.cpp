@@ -5,7 +5,6 @@
 
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
-#include "experiments/trace/trace_json.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

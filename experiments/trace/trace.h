@@ -107,4 +107,10 @@ class TraceWriter {
 // A trace that is damaged, incomplete, or two in one file is an Error, one sentence.
 Trace read_trace(const std::filesystem::path& file);
 
+// Numbers have nine significant digits.
+nlohmann::json to_json(const TracedStep& step);
+
+// A step of a trace with these requests. What no recorder writes is an Error that begins with `where`.
+TracedStep step_of(const nlohmann::json& line, std::size_t requests, bool dense, const std::string& where);
+
 }  // namespace foretoken

@@ -1,11 +1,10 @@
-#include "experiments/trace/trace_json.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
+#include "experiments/trace/trace.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

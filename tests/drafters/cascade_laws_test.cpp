@@ -169,8 +169,8 @@ TEST(CascadeLaws, AChainThatEndsByItsOwnLastTokenIsSeen) {
 TEST(CascadeLaws, DrawsThatTwoRoundsShareAreSeen) {
   const Subject s = judged_by(cascade_of(kFar, "speculative_sampling", {{"length", 1}}), "block_verification", 3);
   ExactCase c = of_tokens(3);
-  const auto refuted_by = [&](const Renaming::Rename& rename) {
-    c.rename = rename;
+  const auto refuted_by = [&](const RenamingBackend::Rename& rename) {
+    c.backend = RenamingBackend::make(rename);
     return refuted(exact(s, c));
   };
   EXPECT_TRUE(refuted_by([](Draws& d, DrawName&) {
@@ -180,7 +180,7 @@ TEST(CascadeLaws, DrawsThatTwoRoundsShareAreSeen) {
   EXPECT_TRUE(refuted_by([](Draws& d, DrawName&) {
     if (d.scope > 0) d.root += (d.scope - 1) % 8, d.scope = 9;
   })) << "inner rounds named by their position alone";
-  EXPECT_FALSE(refuted_by({}));
+  EXPECT_FALSE(refuted_by([](Draws&, DrawName&) {}));
 }
 
 }  // namespace

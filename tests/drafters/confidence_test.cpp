@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/devices.h"
 #include "tests/drafters/recorded_trees.h"
 
 namespace foretoken::test {
@@ -93,7 +93,7 @@ TEST(UnderConfidence, EveryDrafterWithAModelServesIt) {
   const std::set<std::string> without{"lookahead", "ngram", "none", "recycling", "rest"};
   int serve = 0;
   for (const json& config : configurations(r.drafters)) {
-    if (!refusal_of_drafter(r, config).empty()) continue;
+    if (!refusal_of(r, r.drafters, config).empty()) continue;
     const std::string name = config.at("name");
     // Also as a part of another, but for one that drafts for the drafter's own model.
     json proposes = config;

@@ -1,7 +1,7 @@
 // draft_dynamic: its trees beside EAGLE-2's procedure written out plainly.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
 #include "tests/drafters/recorded_trees.h"
 
 namespace foretoken::test {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "drafters/tree_shape.h"
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
 #include "kernels/lane.h"
 #include "tests/drafters/recorded_trees.h"
 

@@ -11,7 +11,7 @@
 #include "drafters/heads/kangaroo_round.h"
 #include "drafters/heads/medusa_head.h"
 #include "drafters/heads/mtp_head.h"
-#include "experiments/conformance/target_states.h"
+#include "experiments/conformance/scenario.h"
 #include "framework/components/round_model.h"
 #include "tests/drafters/golden_logits.h"
 #include "tests/support/tiny_models.h"

@@ -59,8 +59,12 @@ inline std::vector<Proposed> proposals(const TreeScenario& s, const json& drafte
         p.tokens.push_back(p.tree.drawn_at(n) ? *p.tree.drawn_at(n) : *p.tree.known.row<Token>(n));
     }
   };
-  run_scenario(watched(s.subject(drafter), record), {.sampling = s.sampling, .engine = s.engine}, backend,
-               table_models(s.target), requests, after);
+  run_scenario({watched(s.subject(drafter), record),
+                {.sampling = s.sampling, .engine = s.engine},
+                backend,
+                table_models(s.target),
+                requests},
+               after);
   return all;
 }
 

@@ -1,6 +1,5 @@
 // Any bytes as an acceptance trace: read, and replayed with every verifier and cut.
-#include "experiments/trace/orders.h"
-#include "experiments/trace/replay_report.h"
+#include "experiments/trace/replay.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace foretoken;

@@ -1,6 +1,6 @@
 // exact, of many joint outcomes in one engine: the same outcomes as one by one, of one sequence and of several each;
 // planted bugs are detected; where drafts depend on the other sequences, which they may, it goes one by one.
-#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/components.h"
 #include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {

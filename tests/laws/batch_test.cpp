@@ -2,9 +2,9 @@
 // hits. Rejections, preemptions and prefix hits must have occurred, in one shared pool.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/scripted_drafter.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -40,7 +40,7 @@ Seen expect_same_in_batches(const Sampling& sampling, bool whole, const std::vec
   for (const EngineOptions& e : engines) c.batches.push_back({.sampling = sampling, .engine = e});
   for (const Subject& s : all) {
     if (whole && sampling.temperature > 0 && !soundness_of(s.registries, s.configs.verifier).race) continue;
-    Finding f = batch(s, alone, c, backend, models, requests);
+    Finding f = batch({s, alone, backend, models, requests}, c);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     // Trees of a drafter that learns differ with the batch: then few are equal.
     if (!needs_of(s.registries, s.configs.drafter).learns) {
@@ -103,7 +103,7 @@ TEST(Batch, SampledTextIsTheSameWhereThereIsRoom) {
     EngineOptions wide = kWide;
     if (needs.views_target) wide.page_rows = 4;
     const Scenario alone{.engine = {.batch = 1, .step_rows = 512, .page_rows = 4, .pages = 512, .check = true}};
-    Finding f = batch(s, alone, {{{.engine = wide}}, true}, b, table_models(kTable), requests);
+    Finding f = batch({s, alone, b, table_models(kTable), requests}, {{{.engine = wide}}, true});
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }

@@ -2,9 +2,9 @@
 // rejections a drafter proposes what a fresh one does.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/scripted_drafter.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/states.h"
 #include "tests/support/tiny_models.h"
 
@@ -21,20 +21,15 @@ std::vector<Subject> everything(int length) {
   return subjects(registries, length, drafters);
 }
 
-using CacheLaw = Finding (*)(const Subject&, const Scenario&, HostBackend&, const Models&,
-                             std::span<const TestRequest>);
-
-Finding cache_law(const Subject& s, const Scenario& scenario, HostBackend& b, const Models& models,
-                  std::span<const TestRequest> requests) {
-  return cache(s, scenario, b, models, requests);
-}
+using CacheLaw = Finding (*)(const Run&);
+Finding memory_law(const Run& run) { return memory(run); }
 
 void expect(CacheLaw law, const std::vector<Subject>& all, const Scenario& scenario, HostBackend& backend,
             const Models& models, std::span<const TestRequest> requests) {
   long accepted = 0, rejected = 0;
   for (const Subject& s : all) {
-    if (law == memory && needs_of(s.registries, s.configs.drafter).learns) continue;
-    const Finding f = law(s, scenario, backend, models, requests);
+    if (law == memory_law && needs_of(s.registries, s.configs.drafter).learns) continue;
+    const Finding f = law({s, scenario, backend, models, requests});
     EXPECT_TRUE(f.holds) << f.what.substr(0, 1000);
     EXPECT_TRUE(f.cases > 0 || s.configs.drafter["name"] == "none") << f.what;
     accepted += f.accepted, rejected += f.rejected;
@@ -50,7 +45,7 @@ TEST(Cache, TablesHoldWhatAPrefillHolds) {
   const auto requests = random_requests(10, 4, 12, 24, 5);
   for (const float temperature : {0.0f, 1.0f})
     for (const int page_rows : {1, 3, 4})
-      expect(cache_law, everything(5),
+      expect(cache, everything(5),
              {.sampling = {.temperature = temperature},
               .engine = {.batch = 4, .step_rows = 24, .page_rows = page_rows, .pages = 256, .check = true}},
              b, table_models(kCacheTable), requests);
@@ -59,8 +54,7 @@ TEST(Cache, TablesHoldWhatAPrefillHolds) {
 TEST(Cache, SmallPoolsUnderPreemption) {
   ReferenceBackend b;
   const auto requests = random_requests(10, 4, 12, 24, 6);
-  expect(cache_law, everything(5),
-         {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b,
+  expect(cache, everything(5), {.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .pages = 24, .check = true}}, b,
          table_models(kCacheTable), requests);
 }
 
@@ -117,11 +111,11 @@ TEST(Cache, OfAModelThatTheDrafterWrapped) {
   const auto requests = random_requests(10, 4, 12, 24, 5);
   const Scenario scenario{.engine = {.batch = 4, .step_rows = 24, .page_rows = 3, .pages = 256, .check = true}};
   for (const Subject& s : subjects(with_wrapped(), 1, {{{"name", "wrapped"}}})) {
-    const Finding f = cache(s, scenario, b, table_models(kCacheTable), requests);
+    const Finding f = cache({s, scenario, b, table_models(kCacheTable), requests});
     EXPECT_TRUE(f.holds) << f.what;
     Subject without = s;
     without.configs.drafter = {{"name", "ngram"}};
-    EXPECT_GT(f.cases, cache(without, scenario, b, table_models(kCacheTable), requests).cases)
+    EXPECT_GT(f.cases, cache({without, scenario, b, table_models(kCacheTable), requests}).cases)
         << "its cache was compared too";
   }
 }
@@ -132,7 +126,7 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
     const Models models = tiny_models(*b);
     const auto requests = random_requests(3, models.target->info().vocab, 20, 10, 7);
-    expect(cache_law, subjects(all_registries(), 3),
+    expect(cache, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}},
            *b, models, requests);
@@ -143,7 +137,7 @@ TEST(Memory, TablesAtEveryStep) {
   ReferenceBackend b;
   const auto requests = random_requests(10, 4, 12, 24, 8);
   for (const float temperature : {0.0f, 1.0f})
-    expect(memory, everything(4),
+    expect(memory_law, everything(4),
            {.sampling = {.temperature = temperature},
             .engine = {.batch = 4, .step_rows = 256, .page_rows = 3, .pages = 512, .check = true}},
            b, table_models(kCacheTable), requests);
@@ -155,7 +149,7 @@ TEST(Memory, TransformersAtEveryStep) {
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
     const Models models = tiny_models(*b);
     const auto requests = random_requests(3, models.target->info().vocab, 20, 10, 9);
-    expect(memory, subjects(all_registries(), 3),
+    expect(memory_law, subjects(all_registries(), 3),
            {.sampling = {.temperature = 0.4f},
             .engine = {.batch = 3, .step_rows = 256, .page_rows = 4, .pages = 256, .check = true}},
            *b, models, requests);

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/check.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/scripted_drafter.h"
 #include "kernels/error.h"
 #include "tests/framework/components/children_rules.h"
 #include "tests/laws/mutant_scenario.h"

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/law_cases.h"
-#include "experiments/conformance/options.h"
+#include "experiments/conformance/law_table.h"
+#include "experiments/conformance/laws.h"
 #include "experiments/report/check_report.h"
 #include "experiments/sweep/run_document.h"
 #include "tests/laws/mutant_scenario.h"

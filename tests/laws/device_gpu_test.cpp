@@ -6,9 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/options.h"
 #include "framework/model/transformer.h"
 #include "tests/framework/cache/alone.h"
+#include "tests/laws/subjects.h"
+#include "tests/laws/tree_is_chain.h"
 #include "tests/support/gpu.h"
 #include "tests/support/sentence.h"
 
@@ -47,7 +48,7 @@ void expect_plain_texts(const Sampling& sampling, const std::string& dtype,
   long accepted = 0, rejected = 0;
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!chosen(s)) continue;
-    const Finding f = same_text(s, scenario, *backend, models, requests);
+    const Finding f = same_text({s, scenario, *backend, models, requests});
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, rejected += f.rejected;
   }
@@ -78,9 +79,12 @@ TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
   ReferenceBackend reference;
   for (const int vocab : {5, 261})
     for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f = same_on_devices(s, {.sampling = talkative(0.9f)}, reference, *backend,
-                                        table_models({.vocab = vocab, .order = 1, .seed = 95}),
-                                        random_requests(8, vocab, 10, 24, 12));
+      const Finding f = same_on_devices({s,
+                                         {.sampling = talkative(0.9f)},
+                                         reference,
+                                         table_models({.vocab = vocab, .order = 1, .seed = 95}),
+                                         random_requests(8, vocab, 10, 24, 12)},
+                                        *backend);
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -107,10 +111,10 @@ TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_pr
     for (const float temperature : {0.0f, 1.0f}) {
       for (Scenario* scenario : {&alone, &batched, &chunks}) scenario->sampling.temperature = temperature;
       const Subject& subject = temperature > 0 ? plain(s) : s;
-      const auto one = run_scenario(subject, alone, *backend, models, requests).outputs;
-      EXPECT_EQ(parting(one, run_scenario(subject, batched, *backend, models, requests).outputs), "")
+      const auto one = run_scenario({subject, alone, *backend, models, requests}).outputs;
+      EXPECT_EQ(parting(one, run_scenario({subject, batched, *backend, models, requests}).outputs), "")
           << "beside other requests at " << temperature << ": " << subject.text();
-      EXPECT_EQ(parting(one, run_scenario(subject, chunks, *backend, models, requests).outputs), "")
+      EXPECT_EQ(parting(one, run_scenario({subject, chunks, *backend, models, requests}).outputs), "")
           << "in chunks at " << temperature << ": " << subject.text();
     }
   }
@@ -127,7 +131,7 @@ TEST(DeviceLaws, caches_hold_what_a_prefill_at_once_holds) {
     const int rows = steps[turn++ % std::size(steps)];
     Scenario scenario = kScenario;
     scenario.engine.batch = std::min(5, rows), scenario.engine.step_rows = rows;
-    const Finding f = cache(s, scenario, *backend, models, requests);
+    const Finding f = cache({s, scenario, *backend, models, requests});
     EXPECT_TRUE(f.holds) << rows << " rows a step: " << f.what.substr(0, 500);
     EXPECT_GT(f.cases, 0);
   }
@@ -168,11 +172,11 @@ TEST(DeviceLaws, a_replayed_forward_gives_what_it_gives_when_it_is_run) {
     const Models models = demo_models(*backend, "bf16");
     const auto requests = random_requests(3, models.target->info().vocab, 60, 24, 7);
     for (const Subject& s : subjects(all_registries(), 3))
-      EXPECT_NO_THROW(run_scenario(s, kScenario, *backend, models, requests)) << s.text();
+      EXPECT_NO_THROW(run_scenario({s, kScenario, *backend, models, requests})) << s.text();
     Models drifting = models;
     drifting.target = std::make_shared<Drifting>(models.target);
     EXPECT_TRUE(says(sentence_of([&] {
-                       run_scenario(subjects(all_registries(), 3).front(), kScenario, *backend, drifting, requests);
+                       run_scenario({subjects(all_registries(), 3).front(), kScenario, *backend, drifting, requests});
                      }),
                      "other numbers"));
   }
@@ -192,7 +196,7 @@ TEST(DeviceLaws, an_engine_replays_what_another_recorded) {
     std::vector<Tokens> texts[2];
     scenario.kept = std::make_shared<Kept>();  // heads and parts of the target, as the engines of a sweep share them
     for (int i : {0, 1})
-      texts[i] = run_scenario(s, scenario, *backend, models, requests, [&](Engine&, const StepReport& r, auto) {
+      texts[i] = run_scenario({s, scenario, *backend, models, requests}, [&](Engine&, const StepReport& r, auto) {
                    recorded[i] += r.recorded;
                  }).outputs;
     most = std::max(most, recorded[0]);
@@ -211,7 +215,7 @@ TEST(DeviceLaws, a_step_waits_once_and_a_drafter_that_says_so_at_most_once_a_lev
       Scenario scenario = kScenario;
       scenario.sampling = sampling;
       int steps = 0, most = 0;
-      run_scenario(s, scenario, *backend, models, requests,
+      run_scenario({s, scenario, *backend, models, requests},
                    [&](Engine&, const StepReport& r, auto) { ++steps, most = std::max(most, r.waits); });
       EXPECT_GT(steps, 0);
       if (needs_of(s.registries, s.configs.drafter).waits)
@@ -230,9 +234,9 @@ TEST(DeviceLaws, preemption_changes_no_text) {
   roomy.sampling.temperature = tight.sampling.temperature = 0;
   roomy.engine.batch = tight.engine.batch = 8;
   tight.engine.pages = 30;
-  const RunOutcome scarce = run_scenario(subject, tight, *backend, models, requests);
+  const RunOutcome scarce = run_scenario({subject, tight, *backend, models, requests});
   EXPECT_GT(scarce.preempted, 0);
-  EXPECT_EQ(scarce.outputs, run_scenario(subject, roomy, *backend, models, requests).outputs);
+  EXPECT_EQ(scarce.outputs, run_scenario({subject, roomy, *backend, models, requests}).outputs);
 }
 
 // Where greedy outputs of fast numerics differ from the host's, and by how much the host prefers its own token.
@@ -277,10 +281,10 @@ TEST(DeviceLaws, greedy_texts_of_fast_numerics_part_from_the_hosts_only_where_tw
   Scenario scenario = kScenario;
   scenario.sampling.temperature = 0, scenario.engine.batch = 8, scenario.engine.pages = 1024;
   const auto all = subjects(all_registries(), 4);
-  const auto texts = run_scenario(plain(all.front()), scenario, *host, at_home, requests).outputs;
+  const auto texts = run_scenario({plain(all.front()), scenario, *host, at_home, requests}).outputs;
   Partings partings{*host, at_home.target};
   for (const Subject& s : all) {
-    const auto fast = run_scenario(s, scenario, *backend, models, requests).outputs;
+    const auto fast = run_scenario({s, scenario, *backend, models, requests}).outputs;
     for (std::size_t i = 0; i < requests.size(); ++i)
       partings.compare(requests[i], fast[i], texts[i], s.text() + ", text " + std::to_string(i));
   }

@@ -4,8 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/scripted_drafter.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/in_turn.h"
 #include "tests/support/tiny_models.h"
 

@@ -21,10 +21,13 @@ TEST(FailureOnTheDevice, a_drafter_that_keeps_its_trees_to_itself_feeds_what_it_
   for (const char* drafter : {"draft_model", "private"})
     for (const float temperature : {0.0f, 1.0f}) {
       const Finding f = same_on_devices(
-          {with_private_trees(),
-           {{{"name", drafter}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
-          {.sampling = {.temperature = temperature}}, reference, *backend,
-          table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12));
+          {{with_private_trees(),
+            {{{"name", drafter}, {"model", "table:other"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", "coupled"}}}},
+           {.sampling = {.temperature = temperature}},
+           reference,
+           table_models({.vocab = 5, .order = 1, .seed = 95}),
+           random_requests(8, 5, 10, 24, 12)},
+          *backend);
       EXPECT_TRUE(f.holds) << f.what;
     }
 }

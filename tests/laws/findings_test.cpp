@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "experiments/conformance/agenda.h"
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/check.h"
+#include "experiments/conformance/devices.h"
 #include "experiments/conformance/workers.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"

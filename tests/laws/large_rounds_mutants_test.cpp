@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/law_table.h"
 
 namespace foretoken::test {
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/law_table.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -41,15 +42,18 @@ TEST(Limits, TheTargetAsItsOwnDrafterIsAlwaysAccepted) {
         continue;  // it may reject the target's own guess
       for (HostBackend* b : {static_cast<HostBackend*>(&reference), cpu.get()}) {
         const Finding f =
-            twin_accepts_all(s, {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}}, *b,
-                             table_models({.vocab = 5, .seed = 71}), requests);
+            twin_accepts_all({s,
+                              {.sampling = sampling, .engine = {.page_rows = 2, .pages = 512, .check = true}},
+                              *b,
+                              table_models({.vocab = 5, .seed = 71}),
+                              requests});
         EXPECT_TRUE(f.holds) << f.what;
         EXPECT_GT(f.cases, 200);
       }
       const Models tiny = tiny_models(*cpu);
       const auto few = random_requests(3, tiny.target->info().vocab, 20, 16, 2);
       const Finding f = twin_accepts_all(
-          s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few);
+          {s, {.sampling = sampling, .engine = {.batch = 3, .page_rows = 4, .pages = 256}}, *cpu, tiny, few});
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -59,8 +63,8 @@ TEST(Limits, NoBudgetIsPlainDecoding) {
   const auto requests = random_requests(10, 5, 12, 30, 3);
   for (const Subject& s : subjects(all_registries(), 4))
     for (const float temperature : {0.0f, 1.0f}) {
-      const Finding f = no_budget_is_plain(s, {.sampling = {.temperature = temperature}}, b,
-                                           table_models({.vocab = 5, .seed = 72}), requests);
+      const Finding f = no_budget_is_plain(
+          {s, {.sampling = {.temperature = temperature}}, b, table_models({.vocab = 5, .seed = 72}), requests});
       EXPECT_TRUE(f.holds) << f.what;
     }
 }
@@ -74,7 +78,7 @@ TEST(Acceptance, LiesWhereTheLawsSay) {
   for (const Subject& s : subjects(all_registries(), 4)) {
     if (!law->inapplicable(candidate(s, false), {}).empty()) continue;
     const Scenario scenario{.engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
-    const Finding f = acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, requests);
+    const Finding f = acceptance({s, scenario, b, table_models({.vocab = 4, .order = 3, .seed = 73}), requests});
     EXPECT_TRUE(f.holds) << f.what;
     tested += f.cases;
   }

@@ -1,6 +1,6 @@
 // mutations: a planted fault of a drafter on devices with separate memory that changes no output, only its cost.
 #include "experiments/conformance/check.h"
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
 #include "tests/laws/mutant_scenario.h"
 
 namespace foretoken::test {
@@ -50,8 +50,9 @@ TEST(Mutants, ACacheThatIsDroppedOnADeviceIsKilledByDevice) {
   SimulatedDevice device;
   const Scenario scenario{.engine = {.batch = 4, .step_rows = 256, .page_rows = 2, .pages = 1024, .check = true}};
   const auto found = [&](const Registries& registries) {
-    return same_on_devices(subject(registries, kDraftModel, kSampling), scenario, reference, device,
-                           table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12));
+    return same_on_devices({subject(registries, kDraftModel, kSampling), scenario, reference,
+                            table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12)},
+                           device);
   };
   const Finding correct = found(all_registries()), planted = found(with_forgetting());
   EXPECT_TRUE(correct.holds) << correct.what;

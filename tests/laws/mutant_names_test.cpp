@@ -6,10 +6,10 @@ namespace foretoken::test {
 namespace {
 
 // Names of draws. The enumerator without memory shows which bugs a proof misses that forks at every draw.
-void killed_by_names(const Renaming::Rename& rename, ExactCase c, const json& verifier = kSampling) {
+void killed_by_names(const RenamingBackend::Rename& rename, ExactCase c, const json& verifier = kSampling) {
   const Subject s = subject(all_registries(), kDraftModel, verifier);
   EXPECT_TRUE(exact(s, c).holds);
-  c.rename = rename;
+  c.backend = RenamingBackend::make(rename);
   EXPECT_TRUE(refuted(exact(s, c)));
   c.remembers = false;
   EXPECT_TRUE(exact(s, c).holds) << "an enumerator without memory cannot see this";
@@ -20,12 +20,10 @@ TEST(Mutants, DrawsSharedBetweenRolesAreKilledByExact) {
 }
 
 TEST(Mutants, DrawsSharedBetweenRolesAreKilledBySampled) {
-  ReferenceBackend b;
-  SampledCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .found = 0.02};
-  c.rename = [](Draws&, DrawName& n) { n.role = Role::draft; };
-  EXPECT_FALSE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
-  c.rename = [](Draws&, DrawName&) {};
-  EXPECT_TRUE(sampled(subject(all_registries(), kDraftModel, kSampling), c, b).holds);
+  RenamingBackend shared([](Draws&, DrawName& n) { n.role = Role::draft; }), right([](Draws&, DrawName&) {});
+  const SampledCase c{.target = {.vocab = 3, .order = 2, .seed = 81}, .found = 0.02};
+  EXPECT_FALSE(sampled(subject(all_registries(), kDraftModel, kSampling), c, shared).holds);
+  EXPECT_TRUE(sampled(subject(all_registries(), kDraftModel, kSampling), c, right).holds);
 }
 
 TEST(Mutants, NamesWithoutTheRootAreKilledByExact) {
@@ -59,7 +57,7 @@ TEST(Mutants, APolicyThatReadsDiscardedDraftsUnderNamesByPositionIsKilledByExact
   discard_reader.configs.policy = {{"name", "discard_reader"}};
   EXPECT_TRUE(exact(fixed, c).holds);
   EXPECT_TRUE(exact(discard_reader, c).holds);
-  c.rename = name_by_position;
+  c.backend = RenamingBackend::make(name_by_position);
   const Finding unread = exact(fixed, c);
   EXPECT_TRUE(unread.holds) << unread.what;
   EXPECT_TRUE(refuted(exact(discard_reader, c)));
@@ -70,9 +68,9 @@ TEST(Mutants, APolicyThatReadsDiscardedDraftsUnderNamesByPositionIsKilledByExact
 TEST(Enumerator, ThatForgetsNamesMissesAReusedDrawAndTheShippedOneFindsIt) {
   const Subject s = subject(all_registries(), kDraftModel, kSampling);
   ExactCase c = three_tokens();
-  c.rename = [](Draws&, DrawName& n) {
+  c.backend = RenamingBackend::make([](Draws&, DrawName& n) {
     if (n.role == Role::accept) n.role = Role::draft;
-  };
+  });
   EXPECT_TRUE(refuted(exact(s, c)));
   c.remembers = false;
   const Finding forgetful = exact(s, c);

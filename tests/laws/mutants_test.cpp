@@ -1,6 +1,7 @@
 // mutations: planted bugs, each detected by the law that the test names. The same case without the bug holds.
-#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/components.h"
 #include "tests/laws/mutant_scenario.h"
+#include "tests/laws/tree_is_chain.h"
 
 namespace foretoken::test {
 namespace {
@@ -54,12 +55,19 @@ TEST(Mutants, DeafVerifierIsExactButKilledByAcceptanceAndLimits) {
   const auto requests = random_requests(40, 3, 6, 20, 1);
   const Subject never_accepting = subject(with_rule(all_registries(), Bug::never_accepts), kDraftModel, kMutant);
   EXPECT_TRUE(exact(never_accepting, three_tokens()).holds);
-  EXPECT_FALSE(acceptance(never_accepting, {}, b, target, requests).holds);
-  EXPECT_TRUE(
-      acceptance(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant), {}, b, target, requests).holds);
-  EXPECT_FALSE(twin_accepts_all(subject(with_rule(all_registries(), Bug::never_accepts),
-                                        {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
-                                {}, b, table_models(target), requests)
+  EXPECT_FALSE(acceptance({never_accepting, {}, b, table_models(target), requests}).holds);
+  EXPECT_TRUE(acceptance({subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
+                          {},
+                          b,
+                          table_models(target),
+                          requests})
+                  .holds);
+  EXPECT_FALSE(twin_accepts_all({subject(with_rule(all_registries(), Bug::never_accepts),
+                                         {{"name", "draft_model"}, {"model", "table:same"}}, kMutant),
+                                 {},
+                                 b,
+                                 table_models(target),
+                                 requests})
                    .holds);
 }
 
@@ -68,11 +76,19 @@ TEST(Mutants, RandomnessByBatchSlotIsKilledByBatch) {
   const Models models = table_models({.vocab = 3, .order = 2, .seed = 81});
   const auto requests = random_requests(6, 3, 6, 12, 2);
   const BatchCase c{{{}}, false};
-  EXPECT_TRUE(batch(subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
-                    {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
+  EXPECT_TRUE(batch({subject(with_rule(all_registries(), Bug::none), kDraftModel, kMutant),
+                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}},
+                     b,
+                     models,
+                     requests},
+                    c)
                   .holds);
-  EXPECT_FALSE(batch(subject(with_slots(all_registries()), kDraftModel, kMutant),
-                     {.engine = {.batch = 1, .page_rows = 2, .pages = 64}}, c, b, models, requests)
+  EXPECT_FALSE(batch({subject(with_slots(all_registries()), kDraftModel, kMutant),
+                      {.engine = {.batch = 1, .page_rows = 2, .pages = 64}},
+                      b,
+                      models,
+                      requests},
+                     c)
                    .holds);
 }
 
@@ -86,8 +102,8 @@ TEST(Mutants, StaleKeysAreKilledByExactCacheAndMemory) {
   Stale b, other;
   const Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
   const Scenario scenario{.engine = {.page_rows = 2, .pages = 64, .reuse_prefixes = false}};
-  EXPECT_FALSE(cache(s, scenario, b, models, requests).holds);
-  EXPECT_FALSE(memory(s, scenario, other, models, requests).holds);
+  EXPECT_FALSE(cache({s, scenario, b, models, requests}).holds);
+  EXPECT_FALSE(memory({s, scenario, other, models, requests}).holds);
 }
 
 TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
@@ -95,7 +111,7 @@ TEST(Mutants, SkippedCompactionIsKilledByExactAndCache) {
                      [](Subject&, ExactCase& c, int) { c.backend = [] { return std::make_unique<Unmoved>(); }; });
   Unmoved b;
   const Subject s = subject(with_scripted(all_registries()), random_tree(2, "independent"), kSampling, 4);
-  EXPECT_FALSE(cache(s, {}, b, table_models(three_tokens().target), random_requests(4, 3, 6, 16, 4)).holds);
+  EXPECT_FALSE(cache({s, {}, b, table_models(three_tokens().target), random_requests(4, 3, 6, 16, 4)}).holds);
 }
 
 TEST(Mutants, WrongAncestorMasksAreKilledByExactAndTreeIsChain) {
@@ -134,11 +150,11 @@ TEST(Mutants, CuttingANodeByItsOwnTokenIsKilledByCausal) {
   const auto requests = random_requests(3, 3, 6, 12, 5);
   const Registries registries = with_scripted(all_registries());
   const Finding sane =
-      causal(subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, models, requests);
+      causal({subject(registries, random_tree(1, "independent"), kSampling, 4), {}, b, models, requests});
   EXPECT_TRUE(sane.holds) << sane.what;
   EXPECT_GT(sane.cases, 100);
   EXPECT_FALSE(
-      causal(subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, models, requests).holds);
+      causal({subject(registries, random_tree(1, "independent", true), kSampling, 4), {}, b, models, requests}).holds);
 }
 
 TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
@@ -149,8 +165,8 @@ TEST(Mutants, GreedyTieRuleIsKilledByGreedyAndDevice) {
   const Models models = table_models({.vocab = 4, .order = 2, .seed = 3, .uniform = true});
   const auto requests = random_requests(4, 4, 8, 16, 6);
   const Subject s = subject(all_registries(), {{"name", "ngram"}, {"shortest", 1}}, kSampling, 3);
-  EXPECT_TRUE(same_text(s, scenario, sane, models, requests).holds);
-  EXPECT_FALSE(same_text(s, scenario, b, models, requests).holds);
+  EXPECT_TRUE(same_text({s, scenario, sane, models, requests}).holds);
+  EXPECT_FALSE(same_text({s, scenario, b, models, requests}).holds);
   ReferenceBackend other;
   EXPECT_TRUE(same_verdicts(s, {.vocab = 61}, sane, other).holds);
   EXPECT_FALSE(same_verdicts(s, {.vocab = 61}, sane, b).holds);
@@ -166,9 +182,9 @@ TEST(Mutants, LengthOvershootIsKilledByExactAndGreedy) {
   ReferenceBackend b;
   const Scenario scenario{.sampling = {.temperature = 0}, .limits = late_length};
   const Subject twin = subject(all_registries(), {{"name", "draft_model"}, {"model", "table:same"}}, kSampling, 3);
-  EXPECT_FALSE(
-      same_text(twin, scenario, b, table_models({.vocab = 3, .order = 2, .seed = 81}), random_requests(6, 3, 6, 15, 7))
-          .holds);
+  EXPECT_FALSE(same_text({twin, scenario, b, table_models({.vocab = 3, .order = 2, .seed = 81}),
+                          random_requests(6, 3, 6, 15, 7)})
+                   .holds);
 }
 
 TEST(Mutants, AStopTokenMissedInsideAnAcceptedPathIsKilledByExact) {
@@ -198,9 +214,9 @@ TEST(Mutants, TreePageAliasingIsKilledByExactOfTwoSequencesAndCache) {
   ReferenceBackend b;
   Models models = table_models({.vocab = 3, .order = 2, .seed = 81, .strict = false});
   const auto requests = random_requests(4, 3, 6, 16, 8);
-  EXPECT_TRUE(cache(s, {}, b, models, requests).holds);
+  EXPECT_TRUE(cache({s, {}, b, models, requests}).holds);
   models.target = aliased(models.target);
-  EXPECT_FALSE(cache(s, {}, b, models, requests).holds);
+  EXPECT_FALSE(cache({s, {}, b, models, requests}).holds);
 }
 
 }  // namespace

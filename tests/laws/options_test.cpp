@@ -1,13 +1,12 @@
 // options: options that adjust distributions by earlier tokens are exact at every position, on chains and trees, over
 // every outcome of the draws, with the engine's own draws, and in outputs; planted bugs are detected. Samples of one
 // prompt.
-#include "experiments/conformance/options.h"
-
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
-#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/laws.h"
 #include "experiments/conformance/statistics.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/in_turn.h"
 #include "tests/support/source.h"
 #include "tests/support/tiny_models.h"
@@ -105,7 +104,7 @@ void expect_plain_text(Backend& backend, const Models& models, const std::vector
                        const Scenario& scenario, std::span<const TestRequest> requests) {
   for (const Subject& s : all) {
     if (scenario.sampling.temperature > 0 && !path_identical(s)) continue;
-    const Finding f = same_text(s, scenario, backend, models, requests);
+    const Finding f = same_text({s, scenario, backend, models, requests});
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(requests.size()));
   }
@@ -134,8 +133,11 @@ TEST(Options, DraftDistributionsAreAdjustedLikeTheTargets) {
   for (const Subject& s : subjects(all_registries(), 4, {twin})) {
     if (soundness_of(s.registries, s.configs.verifier).acceptance != Acceptance::overlap) continue;
     const Finding f =
-        twin_accepts_all(s, {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}}, b,
-                         table_models({.vocab = 5, .seed = 71}), random_requests(10, 5, 12, 30, 1));
+        twin_accepts_all({s,
+                          {.sampling = talkative(1), .engine = {.page_rows = 2, .pages = 512, .check = true}},
+                          b,
+                          table_models({.vocab = 5, .seed = 71}),
+                          random_requests(10, 5, 12, 30, 1)});
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 200);
   }
@@ -147,8 +149,8 @@ TEST(Options, AcceptanceUnderPenaltiesLiesWhereTheLawsSay) {
                           .engine = {.batch = 16, .step_rows = 1024, .page_rows = 4, .pages = 1024}};
   for (const Subject& s : subjects(all_registries(), 4, {kOtherModel})) {
     if (soundness_of(s.registries, s.configs.verifier).acceptance == Acceptance::other) continue;
-    const Finding f =
-        acceptance(s, scenario, b, {.vocab = 4, .order = 3, .seed = 73}, random_requests(400, 4, 12, 40, 4));
+    const Finding f = acceptance(
+        {s, scenario, b, table_models({.vocab = 4, .order = 3, .seed = 73}), random_requests(400, 4, 12, 40, 4)});
     EXPECT_TRUE(f.holds) << f.what;
     EXPECT_GT(f.cases, 1000);
   }
@@ -165,7 +167,7 @@ TEST(Options, PenaltiesInABatch) {
   const Subject s{all_registries(),
                   {kOtherModel, {{"name", "fixed"}, {"length", 4}}, {{"name", "speculative_sampling"}}}};
   const Finding f =
-      batch(s, alone, c, b, table_models({.vocab = 4, .order = 3, .seed = 51}), random_requests(14, 4, 12, 24, 1));
+      batch({s, alone, b, table_models({.vocab = 4, .order = 3, .seed = 51}), random_requests(14, 4, 12, 24, 1)}, c);
   EXPECT_TRUE(f.holds) << f.what;
   EXPECT_GT(f.seen.at("preemptions"), 0);
 }
@@ -242,14 +244,14 @@ TEST(Options, SamplesShareThePromptAndDrawForThemselves) {
   for (const Subject& s : subjects(all_registries(), 3, {kOtherModel, {{"name", "none"}}})) {
     Scenario scenario{.sampling = {.temperature = 1},
                       .engine = {.batch = 8, .step_rows = 256, .page_rows = 2, .pages = 256, .check = true}};
-    const RunOutcome shared = run_scenario(s, scenario, b, models, together),
-                     own = run_scenario(s, scenario, b, models, apart);
+    const RunOutcome shared = run_scenario({s, scenario, b, models, together}),
+                     own = run_scenario({s, scenario, b, models, apart});
     EXPECT_EQ(shared.outputs, own.outputs) << "where pages come from changes no text: " << s.text();
     EXPECT_GE(shared.prefix_rows, 3u * 10) << s.text();
     EXPECT_EQ(own.prefix_rows, 0u) << "they all begin at once";
     EXPECT_NE(shared.outputs[0], shared.outputs[1]);
     scenario.engine.reuse_prefixes = false;
-    EXPECT_EQ(run_scenario(s, scenario, b, models, together).outputs, own.outputs)
+    EXPECT_EQ(run_scenario({s, scenario, b, models, together}).outputs, own.outputs)
         << "nothing is shared, and no request waits";
     EXPECT_EQ(shared.pages_left, 0);
   }

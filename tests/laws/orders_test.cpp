@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/round_cases.h"
+#include "experiments/conformance/rounds.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace foretoken::test {

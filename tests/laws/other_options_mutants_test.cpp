@@ -3,8 +3,8 @@
 // component without the bug holds.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/law_cases.h"
-#include "experiments/conformance/other_options.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/law_table.h"
 #include "tests/support/states.h"
 
 namespace foretoken::test {

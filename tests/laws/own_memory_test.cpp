@@ -2,9 +2,9 @@
 // same rows as elsewhere, or drafters recompute rows that they have.
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/devices.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/scripted_drafter.h"
-#include "experiments/conformance/simulated_device.h"
 #include "tests/laws/private_trees.h"
 
 namespace foretoken::test {
@@ -22,8 +22,12 @@ Subject subject(const Registries& registries, const json& drafter, int length = 
 Finding on_a_device(const Subject& s, float temperature) {
   ReferenceBackend reference;
   SimulatedDevice device;
-  return same_on_devices(s, {.sampling = {.temperature = temperature}}, reference, device,
-                         table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 24, 12));
+  return same_on_devices({s,
+                          {.sampling = {.temperature = temperature}},
+                          reference,
+                          table_models({.vocab = 5, .order = 1, .seed = 95}),
+                          random_requests(8, 5, 10, 24, 12)},
+                         device);
 }
 
 TEST(OwnMemory, EverySubjectSaysAndFeedsTheSame) {
@@ -61,8 +65,9 @@ TEST(OwnMemory, ADraftModelIsFedNoRowTwice) {
       EXPECT_LE(rows - before, needed) << "in a step of " << report.sequences.size() << " sequences";
       before = rows;
     };
-    (void)run_scenario(subject(with_private_trees(), drafter), roomy, device,
-                       table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 40, 12), count);
+    (void)run_scenario({subject(with_private_trees(), drafter), roomy, device,
+                        table_models({.vocab = 5, .order = 1, .seed = 95}), random_requests(8, 5, 10, 40, 12)},
+                       count);
     EXPECT_GT(rounds, 40);
   }
 }

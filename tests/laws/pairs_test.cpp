@@ -23,7 +23,8 @@ void expect_plain_texts(Backend& backend, const std::string& verifier, float tem
       const Subject pair{
           all_registries(),
           {{{"name", "draft_model"}, {"model", draft}}, {{"name", "fixed"}, {"length", 3}}, {{"name", verifier}}}};
-      const Finding f = same_text(pair, scenario, backend, models, random_requests(4, model->info().vocab, 24, 20, 6));
+      const Finding f =
+          same_text({pair, scenario, backend, models, random_requests(4, model->info().vocab, 24, 20, 6)});
       EXPECT_TRUE(f.holds) << draft << " drafts for " << target << ": " << f.what;
       EXPECT_EQ(f.cases, 4);
       if (target == draft)

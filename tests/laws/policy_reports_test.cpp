@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/law_table.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/states.h"
 

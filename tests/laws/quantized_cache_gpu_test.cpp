@@ -7,6 +7,7 @@
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
 #include "tests/framework/text/temporary_folder.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/gpu.h"
 
 namespace foretoken::test {
@@ -51,13 +52,13 @@ TEST(QuantizedCacheLaws, greedy_text_is_plain_decodings_in_every_batch) {
     const auto requests = random_requests(6, models.target->info().vocab, 200, 24, 5);
     long accepted = 0, rejected = 0;
     for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f = same_text(s, kQuantized, *wide.backend, models, requests);
+      const Finding f = same_text({s, kQuantized, *wide.backend, models, requests});
       EXPECT_TRUE(f.holds) << kv << ": " << f.what;
       accepted += f.accepted, rejected += f.rejected;
       Scenario alone = kQuantized;
       alone.engine.batch = 1, alone.engine.step_rows = 512;
-      EXPECT_EQ(run_scenario(s, alone, *wide.backend, models, requests).outputs,
-                run_scenario(s, kQuantized, *wide.backend, models, requests).outputs)
+      EXPECT_EQ(run_scenario({s, alone, *wide.backend, models, requests}).outputs,
+                run_scenario({s, kQuantized, *wide.backend, models, requests}).outputs)
           << kv << ", alone: " << s.text();
     }
     EXPECT_GT(accepted, 0);
@@ -70,7 +71,7 @@ TEST(QuantizedCacheLaws, caches_hold_what_a_prefill_at_once_holds) {
   const Models models = wide.models("fp8", "int8");
   const auto requests = random_requests(5, models.target->info().vocab, 150, 10, 9);
   for (const Subject& s : subjects(all_registries(), 3)) {
-    const Finding f = cache(s, kQuantized, *wide.backend, models, requests);
+    const Finding f = cache({s, kQuantized, *wide.backend, models, requests});
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
   }
 }

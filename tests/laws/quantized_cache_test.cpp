@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/laws/subjects.h"
+#include "tests/laws/tree_is_chain.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -57,10 +59,12 @@ class QuantizedCache : public ::testing::TestWithParam<Case> {
 TEST_P(QuantizedCache, GreedyOutputIsPlainDecodings) {
   long accepted = 0, rejected = 0;
   for (const Subject& s : all()) {
-    const Finding f = same_text(s,
-                                {.sampling = {.temperature = 0},
-                                 .engine = {.batch = 3, .step_rows = 40, .page_rows = 5, .pages = 256, .check = true}},
-                                *backend, models, requests(4, 2));
+    const Finding f = same_text({s,
+                                 {.sampling = {.temperature = 0},
+                                  .engine = {.batch = 3, .step_rows = 40, .page_rows = 5, .pages = 256, .check = true}},
+                                 *backend,
+                                 models,
+                                 requests(4, 2)});
     EXPECT_TRUE(f.holds) << f.what;
     accepted += f.accepted, rejected += f.rejected;
   }
@@ -77,7 +81,7 @@ TEST_P(QuantizedCache, OutputIsTheSameInEveryBatch) {
     c.batches.push_back({.sampling = alone.sampling, .engine = e});
   long preempted = 0, prefix_rows = 0;
   for (const Subject& s : all()) {
-    Finding f = batch(s, alone, c, *backend, models, requests(6, 5));
+    Finding f = batch({s, alone, *backend, models, requests(6, 5)}, c);
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     preempted += f.seen["preemptions"], prefix_rows += f.seen["prefix rows"];
   }
@@ -88,10 +92,12 @@ TEST_P(QuantizedCache, OutputIsTheSameInEveryBatch) {
 TEST_P(QuantizedCache, CachesHoldWhatAPrefillHolds) {
   long accepted = 0, rejected = 0;
   for (const Subject& s : all()) {
-    const Finding f = cache(s,
-                            {.sampling = {.temperature = 0.4f},
-                             .engine = {.batch = 3, .step_rows = 32, .page_rows = 5, .pages = 256, .check = true}},
-                            *backend, models, requests(3, 7));
+    const Finding f = cache({s,
+                             {.sampling = {.temperature = 0.4f},
+                              .engine = {.batch = 3, .step_rows = 32, .page_rows = 5, .pages = 256, .check = true}},
+                             *backend,
+                             models,
+                             requests(3, 7)});
     EXPECT_TRUE(f.holds) << f.what.substr(0, 800);
     accepted += f.accepted, rejected += f.rejected;
   }

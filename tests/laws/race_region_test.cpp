@@ -1,6 +1,4 @@
 // The enumerator's regions of a race's noise, against formulas without simplices.
-#include "experiments/conformance/race_region.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>

@@ -1,9 +1,10 @@
 // rounds: every verifier alone, on deep, wide and branching trees of every kind that it takes.
+#include "experiments/conformance/rounds.h"
+
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
-#include "experiments/conformance/law_cases.h"
-#include "experiments/conformance/round_cases.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/law_table.h"
 #include "tests/support/in_turn.h"
 
 namespace foretoken::test {

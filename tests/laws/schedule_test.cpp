@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
-#include "experiments/conformance/scripted_drafter.h"
-#include "experiments/conformance/target_distribution.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/table_model.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/laws/subjects.h"
 
 namespace foretoken::test {
 

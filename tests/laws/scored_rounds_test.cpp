@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/round_cases.h"
+#include "experiments/conformance/rounds.h"
 #include "tests/support/rule_mutants.h"
 #include "tests/support/sentence.h"
 

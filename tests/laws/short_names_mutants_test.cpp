@@ -3,7 +3,7 @@
 // so each is killed by rounds that are drawn with Philox. The same verifier without the bug holds.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/law_cases.h"
+#include "experiments/conformance/law_table.h"
 #include "tests/support/states.h"
 
 namespace foretoken::test {

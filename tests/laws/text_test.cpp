@@ -2,9 +2,9 @@
 // if the verifier promises it.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/scripted_drafter.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -38,7 +38,7 @@ void expect_plain_text(const Scenario& scenario, Backend& backend, const Models&
   long accepted = 0, rejected = 0;
   for (const Subject& s : trees ? everything(5) : subjects(all_registries(), 4)) {
     if (!chosen(s)) continue;
-    const Finding f = same_text(s, scenario, backend, models, requests);
+    const Finding f = same_text({s, scenario, backend, models, requests});
     EXPECT_TRUE(f.holds) << f.what << " on " << backend.name();
     EXPECT_EQ(f.cases, long(requests.size()));
     accepted += f.accepted, rejected += f.rejected;

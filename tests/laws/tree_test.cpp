@@ -5,6 +5,7 @@
 
 #include "experiments/conformance/laws.h"
 #include "framework/model/transformer.h"
+#include "tests/laws/tree_is_chain.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {

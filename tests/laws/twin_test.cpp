@@ -115,8 +115,11 @@ Finding twin(const Families& families, const std::string& verifier, float temper
   ReferenceBackend backend;
   const Subject subject{registries_with(families),
                         {{{"name", "twin"}}, {{"name", "fixed"}, {"length", 4}}, {{"name", verifier}}}};
-  return twin_accepts_all(subject, {.sampling = {.temperature = temperature}, .engine = {.pages = 512}}, backend,
-                          table_models(kTarget), random_requests(20, kTarget.vocab, 12, 30, 1));
+  return twin_accepts_all({subject,
+                           {.sampling = {.temperature = temperature}, .engine = {.pages = 512}},
+                           backend,
+                           table_models(kTarget),
+                           random_requests(20, kTarget.vocab, 12, 30, 1)});
 }
 
 constexpr const char* kExact[] = {"speculative_sampling", "k_seq", "traversal_verification"};

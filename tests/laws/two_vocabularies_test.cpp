@@ -7,9 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/conformance/devices.h"
 #include "experiments/conformance/laws.h"
-#include "experiments/conformance/simulated_device.h"
 #include "framework/model/translated_model.h"
+#include "tests/laws/subjects.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -115,8 +116,8 @@ Compared compare_q(const json& drafter, const Scenario& scenario, HostBackend& b
     }
   };
   const Subject s{all_registries(), {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-  outcome = run_scenario(watched(s, judge), scenario, backend, models_of_two_vocabularies(backend, kTable),
-                         random_requests(30, kTable.vocab, 12, 30, 7));
+  outcome = run_scenario({watched(s, judge), scenario, backend, models_of_two_vocabularies(backend, kTable),
+                          random_requests(30, kTable.vocab, 12, 30, 7)});
   return seen;
 }
 
@@ -168,25 +169,24 @@ const Scenario kTight{.engine = {.batch = 6, .step_rows = 24, .page_rows = 2, .p
 TEST(TwoVocabularies, caches_hold_what_a_prefill_of_the_same_text_holds) {
   for (const Scenario& scenario : {kRoomy, kTight})
     expect_law([&](const Subject& s, HostBackend& b, const Models& models, const auto& requests) {
-      return cache(s, scenario, b, models, requests);
+      return cache({s, scenario, b, models, requests});
     });
 }
 
 TEST(TwoVocabularies, drafters_propose_what_fresh_ones_do) {
   expect_law([&](const Subject& s, HostBackend& b, const Models& models, const auto& requests) {
-    return memory(s, kRoomy, b, models, requests);
+    return memory({s, kRoomy, b, models, requests});
   });
   for (const Interruption interruption : {Interruption::forgotten, Interruption::preempted})
     expect_law([&](const Subject& s, HostBackend& b, const Models& models, const auto& requests) {
-      return memory_across(s, interruption, interruption == Interruption::preempted ? kTight : kRoomy, b, models,
-                           requests);
+      return memory({s, interruption == Interruption::preempted ? kTight : kRoomy, b, models, requests}, interruption);
     });
 }
 
 TEST(TwoVocabularies, whether_nodes_exist_follows_from_no_token_of_theirs) {
   expect_law(
       [&](const Subject& s, HostBackend& b, const Models& models, const auto& requests) {
-        Finding f = causal(s, kRoomy, b, models, requests);
+        Finding f = causal({s, kRoomy, b, models, requests});
         f.accepted = f.rejected = 1;
         return f;
       },
@@ -205,12 +205,12 @@ TEST(TwoVocabularies, outputs_are_those_of_plain_decoding) {
     Scenario alone = kRoomy, crowd = kRoomy, tight = kTight;
     for (Scenario* x : {&alone, &crowd, &tight}) x->sampling = sampling;
     alone.engine.batch = 1;
-    const Finding text = same_text(s, crowd, b, models, requests);
+    const Finding text = same_text({s, crowd, b, models, requests});
     EXPECT_TRUE(text.holds) << text.what;
-    Finding f = batch(s, alone, {.batches = {crowd, tight}, .whole = true}, b, models, requests);
+    Finding f = batch({s, alone, b, models, requests}, {.batches = {crowd, tight}, .whole = true});
     EXPECT_TRUE(f.holds) << f.what;
     preemptions += f.seen["preemptions"], prefixes += f.seen["prefix rows"];
-    const Finding devices = same_text(s, crowd, device, there, requests);
+    const Finding devices = same_text({s, crowd, device, there, requests});
     EXPECT_TRUE(devices.holds) << devices.what;
   }
   EXPECT_GT(preemptions, 0);
@@ -224,8 +224,11 @@ TEST(TwoVocabularies, the_rows_of_a_step_are_those_of_the_model) {
   std::vector<TestRequest> requests;
   for (int i = 0; i < 6; ++i) requests.push_back({.prompt = Tokens(20, 3), .max_new_tokens = 12});
   std::uint64_t before = 0, most = 0;
-  const RunOutcome outcome = run_scenario(s, {.engine = {.batch = 6, .step_rows = 30, .page_rows = 4, .pages = 400}}, b,
-                                          models_of_two_vocabularies(b, kTable), requests,
+  const RunOutcome outcome = run_scenario({s,
+                                           {.engine = {.batch = 6, .step_rows = 30, .page_rows = 4, .pages = 400}},
+                                           b,
+                                           models_of_two_vocabularies(b, kTable),
+                                           requests},
                                           [&](Engine& engine, const StepReport&, std::span<const Sequence* const>) {
                                             std::uint64_t rows = 0;
                                             for (const auto& c : engine.host().caches())
@@ -245,7 +248,7 @@ TEST(TwoVocabularies, biases_and_penalties_name_the_targets_tokens) {
       Scenario scenario = kRoomy;
       scenario.sampling = {.temperature = 1, .repetition_penalty = 1.2f, .presence_penalty = .3f};
       for (const Token t : forbidden) scenario.sampling.logit_bias.push_back({t, -100});
-      const RunOutcome outcome = run_scenario(s, scenario, b, models, random_requests(6, kTable.vocab, 8, 16, 9));
+      const RunOutcome outcome = run_scenario({s, scenario, b, models, random_requests(6, kTable.vocab, 8, 16, 9)});
       EXPECT_TRUE(forbidden.size() < 3 || outcome.accepted == 0) << s.text();
       for (const Tokens& output : outcome.outputs) {
         EXPECT_EQ(output.size(), 16u);

@@ -1,7 +1,7 @@
 // Every verifier's decisions on the GPU are the reference's on the same draws: 100,000 ragged random trees for each.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/laws.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/gpu.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "experiments/conformance/scenario.h"
 
 namespace foretoken::test {

@@ -5,9 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/bench/bench_attention.h"
-#include "experiments/bench/bench_compaction.h"
-#include "experiments/bench/weight_stream.h"
+#include "experiments/bench/bench.h"
+#include "experiments/bench/bench_steps.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace foretoken::test {

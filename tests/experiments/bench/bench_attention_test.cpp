@@ -1,6 +1,4 @@
 // Attention alone, as in `foretoken bench --steps`: its bytes, on every device of this machine, and its lines.
-#include "experiments/bench/bench_attention.h"
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,4 @@
 // Compaction alone, as in `foretoken bench --steps`: its bytes, on every device of this machine, and its line.
-#include "experiments/bench/bench_compaction.h"
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -1,8 +1,7 @@
 // Files of scenarios: absent keys have defaults, unknown keys are refused.
-#include "experiments/bench/bench_scenarios.h"
-
 #include <gtest/gtest.h>
 
+#include "experiments/bench/bench_steps.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {

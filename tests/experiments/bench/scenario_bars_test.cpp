@@ -1,8 +1,7 @@
 // What the bars of a scenario say: over another scenario, and shares of a step.
-#include "experiments/bench/scenario_bars.h"
-
 #include <gtest/gtest.h>
 
+#include "experiments/bench/bench_steps.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {

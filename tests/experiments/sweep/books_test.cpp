@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/components.h"
 #include "experiments/sweep/measure.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/rule_mutants.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/bench/bench_scenarios.h"
+#include "experiments/bench/bench_steps.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workload.h"

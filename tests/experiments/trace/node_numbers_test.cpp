@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/trace/path_reach.h"
+#include "experiments/trace/recorder.h"
 #include "framework/components/host.h"
 #include "framework/components/registry.h"
 #include "kernels/reference/reference_backend.h"

@@ -6,8 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/scenario.h"
-#include "experiments/trace/orders.h"
-#include "experiments/trace/tree_cut.h"
+#include "experiments/trace/replay.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/experiments/trace/traced_run.h"
 
@@ -305,9 +304,11 @@ TEST(Recorders, OfDenseTracesRaiseNoDoubtOfTheDrafts) {
     std::string doubt;
     ReferenceBackend backend;
     (void)run_scenario(
-        subject,
-        {.sampling = {.temperature = 0}, .engine = {.batch = 8, .step_rows = 256, .page_rows = 4, .pages = 512}},
-        backend, table_models({.vocab = 40, .order = 2, .seed = 5, .positions = 128}), requests,
+        {subject,
+         {.sampling = {.temperature = 0}, .engine = {.batch = 8, .step_rows = 256, .page_rows = 4, .pages = 512}},
+         backend,
+         table_models({.vocab = 40, .order = 2, .seed = 5, .positions = 128}),
+         requests},
         [&](Engine& e, const StepReport&, auto) { doubt = e.doubt(); });
     EXPECT_EQ(doubt.empty(), dense) << doubt;
   }

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "tests/experiments/trace/traced_run.h"
 
 namespace foretoken::test {

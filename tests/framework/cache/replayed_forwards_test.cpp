@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/components.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/cache/alone.h"
 #include "tests/framework/engine/engine_scenario.h"

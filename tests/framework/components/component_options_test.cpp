@@ -103,7 +103,7 @@ TEST(ComponentOptions, AreMadeByTheHost) {
        {{"name", "passing"}, {"inner", {{"name", "fixed"}, {"length", 3}}}},
        {{"name", "judging"}, {"inner", {{"name", "speculative_sampling"}}}}}};
   const conformance::RunOutcome outcome =
-      run_scenario(subject, {}, backend, models, conformance::random_requests(4, 3, 8, 12, 1));
+      conformance::run_scenario({subject, {}, backend, models, conformance::random_requests(4, 3, 8, 12, 1)});
   EXPECT_GT(outcome.accepted, 0);
 }
 

@@ -1,5 +1,5 @@
 // Nodes aside are fed, and their ranks come with the outcome; whoever verifies sees none of them.
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
 #include "tests/framework/engine/offers_scenario.h"
 
 namespace foretoken::test {

@@ -1,6 +1,6 @@
 // What a drafter must not return: each is one sentence with drafter, sequence and node, and fails that sequence alone,
 // whether the host or the device chose the tokens.
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
 #include "tests/framework/engine/failure_scenario.h"
 #include "tests/support/states.h"
 

@@ -1,5 +1,5 @@
 // The books of drafters' forwards: whatever the drafter, the time, number and weights of what its model or head ran.
-#include "experiments/conformance/configurations.h"
+#include "experiments/conformance/components.h"
 #include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::test {

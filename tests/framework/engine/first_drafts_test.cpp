@@ -1,7 +1,8 @@
 // A run whose first drafts are accepted far less often than their own probabilities expect says so; another does not.
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
+#include "experiments/conformance/scenario.h"
 #include "tests/support/sentence.h"
 
 namespace foretoken::test {
@@ -21,11 +22,13 @@ Doubted after_run(const std::string& model, float temperature, int requests,
       {{{"name", "draft_model"}, {"model", model}}, {{"name", "fixed"}, {"length", 3}}, {{"name", verifier}}}};
   Doubted found;
   SimulatedDevice device;
-  (void)run_scenario(subject,
-                     {.sampling = {.temperature = temperature},
-                      .engine = {.batch = 8, .step_rows = 256, .page_rows = 4, .pages = 512}},
-                     device, table_models({.vocab = 40, .order = 2, .seed = 5, .positions = 128}),
-                     random_requests(requests, 40, 10, 30, 3), [&](Engine& e, const StepReport& r, auto) {
+  (void)run_scenario({subject,
+                      {.sampling = {.temperature = temperature},
+                       .engine = {.batch = 8, .step_rows = 256, .page_rows = 4, .pages = 512}},
+                      device,
+                      table_models({.vocab = 40, .order = 2, .seed = 5, .positions = 128}),
+                      random_requests(requests, 40, 10, 30, 3)},
+                     [&](Engine& e, const StepReport& r, auto) {
                        found.doubt = e.doubt(), found.waits = std::max(found.waits, r.waits);
                      });
   return found;

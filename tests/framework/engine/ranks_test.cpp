@@ -3,7 +3,7 @@
 #include <functional>
 #include <numeric>
 
-#include "experiments/conformance/simulated_device.h"
+#include "experiments/conformance/devices.h"
 #include "tests/framework/engine/offers_scenario.h"
 #include "tests/support/states.h"
 

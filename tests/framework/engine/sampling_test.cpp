@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/conformance/target_distribution.h"
+#include "experiments/conformance/table_model.h"
 #include "tests/framework/engine/engine_scenario.h"
 
 namespace foretoken::test {

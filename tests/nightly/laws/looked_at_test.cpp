@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/check.h"
-#include "experiments/conformance/round_cases.h"
-#include "experiments/conformance/scripted_drafter.h"
+#include "experiments/conformance/components.h"
+#include "experiments/conformance/rounds.h"
 #include "tests/support/mutants.h"
 #include "tests/support/rule_mutants.h"
 #include "tests/support/source.h"

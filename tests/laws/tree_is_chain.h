@@ -1,16 +1,20 @@
+// tree = chain, a law of models and devices.
+#pragma once
 #include <cstring>
 
-#include "experiments/conformance/laws.h"
+#include "experiments/conformance/scenario.h"
 
-namespace foretoken::conformance {
-namespace {
+namespace foretoken::test {
 
-constexpr int kPageRows = 3;
+using namespace conformance;
+
+constexpr int kRowsOfAPage = 3;
 
 // A model with a cache for one sequence.
-struct Reader {
-  Reader(Backend& backend, std::shared_ptr<Model> model, int pages)
-      : pool(backend, model->info().kv.page_bytes(kPageRows), pages), cached(backend, std::move(model), pool, false) {}
+struct TreeReader {
+  TreeReader(Backend& backend, std::shared_ptr<Model> model, int pages)
+      : pool(backend, model->info().kv.page_bytes(kRowsOfAPage), pages),
+        cached(backend, std::move(model), pool, false) {}
   // Logits of the fed nodes of `tree` after all tokens of `sequence`, which are fed in chunks of `piece`; on the host.
   Tensor read(Backend& backend, const Sequence& sequence, const DraftTree& tree, int piece) {
     for (;;) {
@@ -29,9 +33,10 @@ struct Reader {
   CachedModel cached;
 };
 
-}  // namespace
-
-Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed, int context) {
+// The logits of every node of a random tree equal those of its path run alone, bit for bit. The tree is behind
+// `context` tokens and up to 20 more.
+inline Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes, std::uint64_t seed,
+                             int context = 0) {
   Finding f{.what = model->info().name + " on " + backend.name() + ", tree of " + std::to_string(nodes)};
   const Draws draws{seed, 0, 0, 0};
   const auto below = [&](int n, int i, int k) {
@@ -49,14 +54,14 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
     paths.back().push_back(below(vocab, n, 4));
     tree.guess(parent, paths.back().back());
   }
-  const int pages = (sequence.length() + nodes) / kPageRows + 1;
-  Reader whole(backend, model, pages);
+  const int pages = (sequence.length() + nodes) / kRowsOfAPage + 1;
+  TreeReader whole(backend, model, pages);
   const Tensor logits = whole.read(backend, sequence, tree, 7);
   for (int n = 0; n <= nodes; ++n, ++f.cases) {
     Sequence alone = sequence;
     alone.tokens.insert(alone.tokens.end(), paths[std::size_t(n)].begin(), paths[std::size_t(n)].end());
     const Tensor chain =
-        Reader(backend, model, pages).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
+        TreeReader(backend, model, pages).read(backend, alone, DraftTree::rooted(backend, alone.last(), 0), 1 << 20);
     if (std::memcmp(chain.row<float>(0), logits.row<float>(n), std::size_t(vocab) * sizeof(float)) != 0)
       f.fail("the logits after node " + std::to_string(n) + " differ from those of its path [" +
              text_of(paths[std::size_t(n)]) + "] run alone");
@@ -64,4 +69,4 @@ Finding tree_is_chain(Backend& backend, std::shared_ptr<Model> model, int nodes,
   return f;
 }
 
-}  // namespace foretoken::conformance
+}  // namespace foretoken::test

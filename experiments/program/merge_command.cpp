@@ -2,15 +2,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
-#include <string_view>
 
 #include <spdlog/spdlog.h>
 
 #include "experiments/program/commands.h"
-#include "experiments/program/sweep_choice.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/compressed.h"
 #include "experiments/report/merge.h"
@@ -121,7 +118,7 @@ int count_missing(const MergedResults& merged, const std::vector<Run>& runs, con
   return missing;
 }
 
-int merge(const MergeFlags& g) {
+int merge(MergeFlags& g) {
   expect_new_plain_file(g);
   Workbench bench(g.sweep.plugins);
   const bool of_sweep = !g.sweep.document.empty();
@@ -140,8 +137,7 @@ int merge(const MergeFlags& g) {
   if (of_sweep) drop_others(merged, runs, in_out, g);
   if (of_sweep && older) drop_orphans(g.out, runs, g);
   const std::string text = text_of(merged, runs, of_sweep);
-  const std::string_view piece = text;
-  write_whole(g.out, {&piece, 1});
+  write_whole(g.out, text);
   std::printf("%s\n", g.out.c_str());
   spdlog::info("{} runs are in {}", std::ranges::count(text, '\n'), g.out);
   if (!of_sweep) return 0;
@@ -154,14 +150,12 @@ int merge(const MergeFlags& g) {
 
 }  // namespace
 
-void add_merge(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<MergeFlags>();
-  CLI::App* c = app.add_subcommand("merge", "join files of results, as of the shards of a sweep");
-  c->add_option("results", g->files, "files of results; of several lines of a run the newest counts")->required();
-  c->add_option("--out", g->out, "the file to write; results that it has are kept, unless the files have newer ones")
+void add_merge(Commands& all) {
+  const auto [c, g] = all.add_subcommand("merge", "join files of results, as of the shards of a sweep", merge);
+  c.add_option("results", g.files, "files of results; of several lines of a run the newest counts")->required();
+  c.add_option("--out", g.out, "the file to write; results that it has are kept, unless the files have newer ones")
       ->required();
-  add_sweep(*c, g->sweep, "the document of the sweep: results of other runs are dropped, runs without a result listed");
-  c->callback([g, &action] { action = [g] { return merge(*g); }; });
+  add_sweep(c, g.sweep, "the document of the sweep: results of other runs are dropped, runs without a result listed");
 }
 
 }  // namespace foretoken

@@ -1,11 +1,11 @@
 #include "experiments/quality/predictions.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <set>
 
-#include "experiments/quality/varying_mean.h"
 #include "framework/model/in_parallel.h"
 #include "kernels/error.h"
 
@@ -13,6 +13,44 @@ namespace foretoken {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// A sum of many terms, in blocks: alone, 128k of them lose 1e-12 of it, which is much of a small divergence.
+class BlockSum {
+ public:
+  void add(double x) {
+    block_ += x;
+    if (++terms_ % 256 != 0) return;
+    sum_ += block_;
+    block_ = 0;
+  }
+  double value() const { return sum_ + block_; }
+
+ private:
+  double sum_ = 0, block_ = 0;
+  int terms_ = 0;
+};
+
+// log p(x) = logits[x] - shift - log_sum
+struct Normalizer {
+  double shift = 0, log_sum = 0;
+  std::size_t top = 0;  // the most probable token
+
+  explicit Normalizer(std::span<const float> logits) {
+    const auto greatest = std::ranges::max_element(logits);
+    top = std::size_t(greatest - logits.begin());
+    shift = double(*greatest);
+    BlockSum sum;
+    for (const float l : logits) sum.add(std::exp(double(l) - shift));  // NaN where a logit is NaN or infinite
+    log_sum = std::log(sum.value());
+  }
+  double log_probability(float logit) const { return double(logit) - shift - log_sum; }
+};
+
+// exp of minus infinity is 0 and finite, so a sum of exponentials does not show such a logit.
+bool finite(std::span<const float> logits) {
+  return std::ranges::all_of(logits, [](float l) { return std::isfinite(l); });
+}
 
 std::span<const float> row(const Tensor& logits, std::int64_t i) {
   return {logits.row<float>(i), std::size_t(logits.dim(1))};
@@ -47,7 +85,8 @@ std::vector<Term> totals(const Text& text, std::span<const TokenScore> scores, b
   int unit = -1;
   for (std::size_t w = 0; w < text.windows.size(); ++w) {
     const int own = documents ? text.windows[w].document : int(w);
-    if (own != unit) units.emplace_back(), unit = own;
+    if (own != unit) units.emplace_back();
+    unit = own;
     for (int i = 0; i < text.windows[w].predictions(); ++i, ++at) units.back() += {top(scores[at]), 1, 0, 0};
   }
   return units;
@@ -56,6 +95,28 @@ std::vector<Term> totals(const Text& text, std::span<const TokenScore> scores, b
 Interval exponential(const Interval& i) { return {std::exp(i.value), std::exp(i.low), std::exp(i.high)}; }
 
 }  // namespace
+
+TokenScore score_of(std::span<const float> logits, Token token) {
+  if (!finite(logits)) return {.loss = kUnknown};
+  return {.loss = -Normalizer(logits).log_probability(logits[std::size_t(token)])};
+}
+
+TokenScore score_of(std::span<const float> logits, std::span<const float> reference, Token token) {
+  if (!finite(logits) || !finite(reference)) return {kUnknown, kUnknown, kUnknown, kUnknown, false};
+  const Normalizer model(logits), other(reference);
+  TokenScore s{-model.log_probability(logits[std::size_t(token)]),
+               -other.log_probability(reference[std::size_t(token)]), 0, 0, model.top == other.top};
+  BlockSum divergence, overlap;
+  for (std::size_t x = 0; x < logits.size(); ++x) {
+    const double log_p = model.log_probability(logits[x]), log_r = other.log_probability(reference[x]),
+                 p = std::exp(log_p), r = std::exp(log_r);
+    divergence.add(r * (log_r - log_p));
+    overlap.add(std::min(p, r));
+  }
+  s.divergence = std::max(divergence.value(), 0.0);  // less than 0 by rounding only
+  s.overlap = overlap.value();
+  return s;
+}
 
 void expect_vocabulary(const Text& text, const ModelInfo& model, const ModelInfo* reference) {
   if (reference && (model.vocabulary != reference->vocabulary || model.vocab != reference->vocab))
@@ -80,7 +141,8 @@ long Text::predictions() const {
 std::vector<TokenScore> predict(const Text& text, Reading& model, Reading* reference,
                                 const std::function<void(double)>& between) {
   expect_vocabulary(text, model.info(), reference ? &reference->info() : nullptr);
-  const int most = rows_at_once(model.info().vocab);
+  constexpr std::int64_t kBytes = 64 << 20;  // of rows of logits that are held at once
+  const int most = int(std::clamp<std::int64_t>(kBytes / (4 * std::int64_t(model.info().vocab)), 16, 512));
   const double all = double(text.predictions());
   std::vector<TokenScore> scores(std::size_t(text.predictions()));
   std::size_t done = 0;
@@ -110,7 +172,8 @@ PredictionFigures figures_of(const Text& text, std::span<const TokenScore> score
   const auto of = [&](const auto& top) { return totals(text, scores, documents, top); };
   PredictionFigures f;
   f.tokens = long(scores.size());
-  f.unit = documents ? "document" : "window", f.units = int(documents ? read.size() : text.windows.size());
+  f.unit = documents ? "document" : "window";
+  f.units = int(documents ? read.size() : text.windows.size());
   f.loss = varying_mean(of([](const TokenScore& s) { return s.loss; }), 0, kNoLimit);
   f.perplexity = exponential(f.loss);
   f.reference_loss = f.reference_perplexity = f.excess = f.divergence = f.agreement = f.overlap = Interval::unknown();
@@ -125,9 +188,32 @@ PredictionFigures figures_of(const Text& text, std::span<const TokenScore> score
     for (const TokenScore& s : scores) divergences.push_back(s.divergence);
     std::ranges::sort(divergences);
   }
-  f.divergence_median = quantile(divergences, 0.5), f.divergence_99 = quantile(divergences, 0.99);
+  f.divergence_median = quantile(divergences, 0.5);
+  f.divergence_99 = quantile(divergences, 0.99);
   f.divergence_most = quantile(divergences, 1);
   return f;
+}
+
+Interval varying_mean(std::span<const Term> units, double least, double most) {
+  constexpr double kRounding = 1e-12;  // relative, of averages
+  const Interval found = mean_interval(units, least, most);
+  const bool vary = std::ranges::any_of(units, [&](const Term& u) {
+    return u.bottom > 0 && std::abs(u.top / u.bottom - found.value) > kRounding * std::abs(found.value);
+  });
+  return vary ? found : Interval{found.value, kUnknown, kUnknown};
+}
+
+OutputFigures figures_of(const Outputs& model, const Outputs& reference) {
+  assert(model.size() == reference.size());
+  std::vector<Term> equal, prefix, share;
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const auto differ = std::ranges::mismatch(model[i], reference[i]).in2;
+    const double common = double(differ - reference[i].begin());
+    equal.push_back({model[i] == reference[i] ? 1.0 : 0.0, 1});
+    prefix.push_back({common, 1});
+    share.push_back({common, double(reference[i].size())});
+  }
+  return {int(model.size()), share_interval(equal), varying_mean(prefix, 0, kNoLimit), varying_mean(share, 0, 1)};
 }
 
 }  // namespace foretoken

@@ -1,5 +1,5 @@
-// Has a model predict every token of a text, beside a reference model where there is one, and makes averages of it.
-// This module must not know how models are loaded or how figures are shown.
+// Has a model predict every token of a text, beside a reference model where there is one, and makes averages of it; and
+// compares their greedy outputs. This module must not know how models are loaded or how figures are shown.
 #pragma once
 #include <functional>
 #include <span>
@@ -7,11 +7,25 @@
 #include <vector>
 
 #include "experiments/quality/reading.h"
-#include "experiments/quality/row_scores.h"
-#include "experiments/quality/windows.h"
+#include "experiments/quality/text.h"
 #include "experiments/report/statistics.h"
 
 namespace foretoken {
+
+// What one row of logits says of the token that follows, and how it differs from a reference's row. Computed in double:
+// sums of 128k exponentials in f32 are wrong in the fourth digit of a divergence. All of it is NaN where a logit is not
+// finite.
+struct TokenScore {
+  double loss = 0;  // -log p(token) of the model, nats
+  // Against the reference's distribution r; 0 without a reference.
+  double reference_loss = 0;
+  double divergence = 0;  // KL(r || p) = sum of r log(r / p), nats
+  double overlap = 0;   // sum of min(r, p): how often speculative sampling accepts a token drawn from one for the other
+  bool agrees = false;  // the most probable token is the same, the lowest of equals
+};
+
+TokenScore score_of(std::span<const float> logits, Token token);
+TokenScore score_of(std::span<const float> logits, std::span<const float> reference, Token token);
 
 struct Text {
   std::vector<Document> documents;
@@ -45,5 +59,21 @@ struct PredictionFigures {
   Interval overlap;    // mean sum of min(p, r)
 };
 PredictionFigures figures_of(const Text& text, std::span<const TokenScore> scores, bool compared);
+
+// mean_interval(), but for equal units: resamples of them are all the same, which would say that the mean is certain.
+// They do not say how others vary, so the bounds are unknown.
+Interval varying_mean(std::span<const Term> units, double least, double most);
+
+using Outputs = std::vector<std::vector<Token>>;  // of the prompts, in their order
+
+struct OutputFigures {
+  int prompts = 0;
+  Interval equal;         // share of prompts with the reference's whole output
+  Interval prefix;        // mean number of tokens before the first difference; the whole output where there is none
+  Interval prefix_share;  // the same as a share of the reference's tokens, a ratio of totals
+};
+
+// Both have an output for each prompt. The units of the intervals are prompts; bounds are unknown where all are equal.
+OutputFigures figures_of(const Outputs& model, const Outputs& reference);
 
 }  // namespace foretoken

@@ -9,8 +9,6 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/quality/blocks.h"
-#include "experiments/quality/documents.h"
 #include "experiments/quality/quality_report.h"
 #include "experiments/report/bench_file.h"
 #include "experiments/report/machine.h"
@@ -24,6 +22,7 @@
 #include "foretoken_version.h"
 #include "framework/cache/page_choices.h"
 #include "framework/model/model_files.h"
+#include "framework/model/model_tensors.h"
 #include "framework/model/open_model.h"
 #include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
@@ -233,6 +232,12 @@ class Measurement {
 };
 
 }  // namespace
+
+void expect_blocks(const ModelConfig& config, const WeightFormat& format, const std::string& remedy) {
+  for (const auto& [name, shape] : tensors_of(config))
+    if (shape.rank() == 2 && name.starts_with("model.layers."))
+      blocks_of(format, shape[0], shape[1], 0, "the matrix '" + name + "'", remedy);
+}
 
 int run_quality(const QualityOptions& o) {
   BenchFile results(o.results, "quality", "foretoken quality");

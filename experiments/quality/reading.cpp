@@ -3,11 +3,8 @@
 #include <algorithm>
 
 namespace foretoken {
-namespace {
 
 constexpr int kPageRows = 16;
-
-}  // namespace
 
 Reading::Reading(Backend& backend, std::shared_ptr<Model> model, int window, PageChoice chosen)
     : backend_(backend),
@@ -61,11 +58,6 @@ Tensor Reading::logits(int at, int n) {
   }
   sequence_.tokens.assign(tokens_.begin(), tokens_.begin() + at + 1);
   return logits_of(cached_, at, n);
-}
-
-int rows_at_once(int vocab) {
-  constexpr std::int64_t kBytes = 64 << 20;
-  return int(std::clamp<std::int64_t>(kBytes / (4 * std::int64_t(vocab)), 16, 512));
 }
 
 }  // namespace foretoken

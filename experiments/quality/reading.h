@@ -38,7 +38,4 @@ class Reading {
   Sequence sequence_;
 };
 
-// How many rows of logits are held at once, so that they take no more than some tens of MiB.
-int rows_at_once(int vocab);
-
 }  // namespace foretoken

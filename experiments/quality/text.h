@@ -1,5 +1,5 @@
-// Cuts the tokens of documents into windows, so that a model of bounded context predicts every token of a text once.
-// This module must not know models or how a prediction is judged.
+// Reads texts, and cuts the tokens of documents into windows, so that a model of bounded context predicts every token
+// of a text once. This module must not know models or how a prediction is judged.
 #pragma once
 #include <span>
 #include <string>
@@ -16,6 +16,10 @@ struct Document {
 
 // The encoded text, with what the tokenizer puts before it.
 Document document_of(const Tokenizer& tokenizer, const std::string& text);
+
+// A file of text is one document, JSON lines (.jsonl) hold one in each line. `option`: by which the user named the
+// file, for messages. A file that is empty or cannot be read is an Error.
+std::vector<Document> documents_of(const std::string& file, const std::string& option, const Tokenizer& tokenizer);
 
 // A model is given the document's opening, then its tokens [begin, end), and predicts [first, end): each from all
 // tokens before it in the window.

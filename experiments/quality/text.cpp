@@ -1,26 +1,14 @@
-#include "experiments/quality/windows.h"
+#include "experiments/quality/text.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
+#include "experiments/sweep/workload.h"
+#include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
-namespace {
-
-// The windows of one document; at most `most` tokens are predicted.
-void cut(const Document& d, int number, const WindowOptions& o, long most, std::vector<Window>& all) {
-  const int size = int(d.tokens.size()), capacity = o.window - d.opening;
-  int predicted = std::max(d.opening, 1);  // the first token that no window predicts yet
-  const int end = int(std::min<long>(size, predicted + most));
-  for (int begin = d.opening; predicted < end; begin += o.stride) {
-    const int last = std::min(begin + capacity, end);
-    all.push_back({number, begin, predicted, last});
-    predicted = last;
-  }
-}
-
-}  // namespace
 
 Document document_of(const Tokenizer& tokenizer, const std::string& text) {
   Document d{tokenizer.encode(text), 0};
@@ -45,11 +33,29 @@ std::vector<Window> windows_of(std::span<const Document> documents, const Window
       throw Error("windows of " + std::to_string(o.window) + " tokens cannot begin every " + std::to_string(o.stride) +
                   " tokens, since a token of a later window would have nothing before it; lower --stride or raise "
                   "--window");
-    const std::size_t before = all.size();
-    cut(d, int(i), o, left, all);
-    for (std::size_t w = before; w < all.size(); ++w) left -= all[w].predictions();
+    int predicted = std::max(d.opening, 1);  // the first token that no window predicts yet
+    const int end = int(std::min<long>(long(d.tokens.size()), predicted + left));
+    for (int begin = d.opening; predicted < end; begin += o.stride) {
+      const int last = std::min(begin + o.window - d.opening, end);
+      all.push_back({.document = int(i), .begin = begin, .first = predicted, .end = last});
+      left -= last - predicted;
+      predicted = last;
+    }
   }
   if (all.empty()) throw Error("the text is too short: it has no token that follows another; give a longer one");
+  return all;
+}
+
+std::vector<Document> documents_of(const std::string& file, const std::string& option, const Tokenizer& tokenizer) {
+  const std::filesystem::path path = locate(file);
+  std::vector<Document> all;
+  if (path.extension() == ".jsonl") {
+    for (const Prompt& p : read_prompts(path)) all.push_back(document_of(tokenizer, p.text));
+  } else {
+    const std::string text = read_bytes(path, "the text '" + path.string() + "'", "name a file of text with " + option);
+    if (text.empty()) throw Error("the text '" + path.string() + "' is empty; name a file of text with " + option);
+    all.push_back(document_of(tokenizer, text));
+  }
   return all;
 }
 

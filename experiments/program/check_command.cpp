@@ -1,8 +1,8 @@
 // `foretoken check`: the laws of correctness, run on built-in and plugins' drafters, policies and verifiers.
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
+#include <spdlog/fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -11,7 +11,6 @@
 #include "experiments/report/shell_word.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/workload.h"
-#include "framework/components/plugin.h"
 #include "framework/model/transformer.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
@@ -45,8 +44,8 @@ template <class T> std::vector<std::string> added(const Registry<T>& now, const 
 std::vector<Choice> choices(const CheckFlags& g, const Registries& before, const Registries& registries) {
   Choice named{registries, component_config(g.drafter, "--drafter"), component_config(g.policy, "--policy"),
                component_config(g.verifier, "--verifier")};
+  if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) return {named};
   std::vector<Choice> all;
-  if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
   const auto one = [&](json Choice::* component, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       Choice c{registries, nullptr, nullptr, nullptr};
@@ -54,11 +53,9 @@ std::vector<Choice> choices(const CheckFlags& g, const Registries& before, const
       all.push_back(c);
     }
   };
-  if (all.empty()) {
-    one(&Choice::drafter, added(registries.drafters, before.drafters));
-    one(&Choice::policy, added(registries.policies, before.policies));
-    one(&Choice::verifier, added(registries.verifiers, before.verifiers));
-  }
+  one(&Choice::drafter, added(registries.drafters, before.drafters));
+  one(&Choice::policy, added(registries.policies, before.policies));
+  one(&Choice::verifier, added(registries.verifiers, before.verifiers));
   return all.empty() ? std::vector<Choice>{named} : all;
 }
 
@@ -114,9 +111,8 @@ std::string command_of(const CheckFlags& g) {
                                     {" --options ", g.options}})
     if (!value.empty()) command += flag + shell_word(value);
   if (!g.laws.empty()) command += " --laws " + shell_word(fmt::format("{}", fmt::join(g.laws, ",")));
-  char seconds[40];
-  std::snprintf(seconds, sizeof seconds, " --seconds %g", g.seconds);
-  return command + (g.seconds > 0 ? seconds : "") + " --threads " + std::to_string(g.threads);
+  if (g.seconds > 0) command += fmt::format(" --seconds {:g}", g.seconds);
+  return command + " --threads " + std::to_string(g.threads);
 }
 
 Prepared prepared(const CheckFlags& g) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include "experiments/bench/bench.h"
 #include "experiments/bench/bench_steps.h"
@@ -12,7 +11,6 @@
 #include "experiments/conformance/options.h"
 #include "experiments/quality/quality.h"
 #include "experiments/quantize/quantize.h"
-#include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"
 #include "experiments/sweep/run_document.h"
 #include "experiments/sweep/soak.h"
@@ -124,6 +122,12 @@ std::vector<Run> SweepChoice::runs(Workbench& bench) const {
   return expand(read, set, bench.registries(), file.string());
 }
 
+std::set<std::string> keys_of(const std::vector<Run>& runs) {
+  std::set<std::string> keys;
+  for (const Run& run : runs) keys.insert(run.key);
+  return keys;
+}
+
 void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning) {
   CLI::Option* const document = command.add_option("--sweep", sweep.document, meaning);
   add_repeatable(command, "--set", sweep.set, "/POINTER=VALUE, as it was given to run; may be given again")
@@ -169,17 +173,6 @@ json component_config(const std::string& text, const std::string& option) {
 }
 
 namespace {
-
-template <class Options> struct Shown {
-  Options options;
-  Look look;
-  // With what the terminal and --format say.
-  const Options& whole() {
-    options.format = look.chosen();
-    options.width = terminal_columns(STDOUT_FILENO);
-    return options;
-  }
-};
 
 struct Listing {
   std::vector<std::string> plugins;

@@ -3,11 +3,14 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "experiments/report/result.h"
+#include "experiments/report/terminal.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workbench.h"
 #include "framework/components/registry.h"
@@ -42,6 +45,17 @@ struct Look {
 // `latex`: whether the command's tables can be LaTeX.
 void add_look(CLI::App& command, Look& look, bool latex = false);
 
+// The options of what a command calls, which take their format and width from --format and the terminal.
+template <class Options> struct Shown {
+  Options options;
+  Look look;
+  const Options& whole() {
+    options.format = look.chosen();
+    options.width = terminal_columns(STDOUT_FILENO);
+    return options;
+  }
+};
+
 // An option whose default --help has.
 template <class T>
 CLI::Option* add_shown(CLI::App& command, const std::string& name, T& value, const std::string& meaning) {
@@ -75,6 +89,7 @@ struct SweepChoice {
   // All runs of the document; none without one. Its plugins are loaded into the workbench.
   std::vector<Run> runs(Workbench& bench) const;
 };
+std::set<std::string> keys_of(const std::vector<Run>& runs);
 void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning);
 
 // The JSON object in an option's value.

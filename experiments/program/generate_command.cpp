@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -31,17 +33,23 @@ struct GenerateFlags {
   bool marks = false;
   // Instead of the output one JSON object in the end, and no line of figures (experiments/results.md).
   bool as_json = false;
-  std::string model, draft, drafter, date, verifier = "speculative_sampling", device = "auto";
-  std::vector<std::string> set;
+  std::string model, draft, drafter, date, verifier = "speculative_sampling";
+  std::vector<std::string> set, biases, stops;
   int length = 4;
-  CLI::App* command = nullptr;
-  int max_new_tokens = 128, top_k = 0, threads = 0;
-  std::uint64_t seed = 1;
-  double temperature = 0, top_p = 1, min_p = 0, repetition = 1, frequency = 0, presence = 0;
-  std::vector<std::string> biases, stops;
-  int samples = 1;
   bool ignore_eos = false, logprobs = false;
+  CLI::App* command = nullptr;
+  std::vector<std::function<void(json& run)>> keys{};  // put values into a run
 };
+
+// An option that is the key of its name in a part of the run; `value`: where it is not given.
+template <class T> void add_key(CLI::App& c, GenerateFlags& g, const std::string& name, T value, const char* meaning,
+                                const char* part = "sampling") {
+  const auto given = std::make_shared<T>(std::move(value));
+  add_shown(c, name, *given, meaning);
+  std::string key = name.substr(2);
+  std::ranges::replace(key, '-', '_');
+  g.keys.emplace_back([given, part, key](json& run) { run[part][key] = *given; });
+}
 
 // "17=-100": a token and its bias.
 json biases_of(const std::vector<std::string>& given) {
@@ -57,20 +65,6 @@ json biases_of(const std::vector<std::string>& given) {
   return biases;
 }
 
-json sampling_of(const GenerateFlags& g) {
-  return {{"temperature", g.temperature},
-          {"top_k", g.top_k},
-          {"top_p", g.top_p},
-          {"min_p", g.min_p},
-          {"repetition_penalty", g.repetition},
-          {"frequency_penalty", g.frequency},
-          {"presence_penalty", g.presence},
-          {"logit_bias", biases_of(g.biases)},
-          {"samples", g.samples},
-          {"seed", g.seed},
-          {"logprobs", g.logprobs}};
-}
-
 json run_of(const GenerateFlags& g) {
   json drafter =
       component_config(g.drafter.empty() ? g.draft.empty() ? "none" : "draft_model" : g.drafter, "--drafter");
@@ -84,9 +78,10 @@ json run_of(const GenerateFlags& g) {
               {"drafter", drafter},
               {"policy", policy},
               {"verifier", component_config(g.verifier, "--verifier")},
-              {"sampling", sampling_of(g)},
-              {"engine", {{"batch", std::max(1, g.samples)}, {"device", g.device}, {"threads", g.threads}}},
-              {"workload", {{"max_new_tokens", g.max_new_tokens}, {"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
+              {"sampling", {{"logit_bias", biases_of(g.biases)}, {"logprobs", g.logprobs}}},
+              {"workload", {{"stop", g.stops}, {"ignore_eos", g.ignore_eos}}}};
+  for (const auto& put : g.keys) put(run);
+  run["engine"]["batch"] = std::max(1, run["sampling"]["samples"].get<int>());
   if (!g.date.empty()) run["workload"]["date"] = g.date;
   for (const auto& s : g.set) put_setting(run, s, "--set");
   return run;
@@ -335,17 +330,17 @@ int generate(GenerateFlags& g) {
 }
 
 void add_sampling(CLI::App& c, GenerateFlags& g) {
-  add_shown(c, "--temperature", g.temperature, "0: greedy");
-  add_shown(c, "--top-k", g.top_k, "keep the k most probable tokens; 0: all");
-  add_shown(c, "--top-p", g.top_p, "keep the most probable tokens up to this probability");
-  add_shown(c, "--min-p", g.min_p, "drop tokens below this share of the most probable token's probability");
-  add_shown(c, "--repetition-penalty", g.repetition, "for tokens of the prompt or the output; 1: off");
-  add_shown(c, "--frequency-penalty", g.frequency, "for every occurrence of a token in the output");
-  add_shown(c, "--presence-penalty", g.presence, "for tokens that the output contains");
+  add_key(c, g, "--temperature", 0.0, "0: greedy");
+  add_key(c, g, "--top-k", 0, "keep the k most probable tokens; 0: all");
+  add_key(c, g, "--top-p", 1.0, "keep the most probable tokens up to this probability");
+  add_key(c, g, "--min-p", 0.0, "drop tokens below this share of the most probable token's probability");
+  add_key(c, g, "--repetition-penalty", 1.0, "for tokens of the prompt or the output; 1: off");
+  add_key(c, g, "--frequency-penalty", 0.0, "for every occurrence of a token in the output");
+  add_key(c, g, "--presence-penalty", 0.0, "for tokens that the output contains");
   add_repeatable(c, "--logit-bias", g.biases, "TOKEN=BIAS, by id; -100 forbids a token at every temperature");
   add_repeatable(c, "--stop", g.stops, "a string that ends the output");
-  add_shown(c, "--samples", g.samples, "outputs of the prompt, each with its own draws");
-  add_shown(c, "--seed", g.seed, "seed of the draws");
+  add_key(c, g, "--samples", 1, "outputs of the prompt, each with its own draws");
+  add_key(c, g, "--seed", std::uint64_t(1), "seed of the draws");
   c.add_flag("--logprobs", g.logprobs, "also print the output's log-probability");
 }
 
@@ -360,10 +355,10 @@ void add_generate(Commands& all) {
   c.add_option("--drafter", g.drafter, "another drafter (foretoken list): a name, or JSON with options");
   add_shown(c, "--length", g.length, "tokens drafted in each round");
   add_shown(c, "--verifier", g.verifier, "verifier (foretoken list): likewise");
-  add_shown(c, "--max-new-tokens", g.max_new_tokens, "the most tokens generated");
+  add_key(c, g, "--max-new-tokens", 128, "the most tokens generated", "workload");
   add_sampling(c, g);
-  add_shown(c, "--device", g.device, "auto, cpu, reference or cuda");
-  add_shown(c, "--threads", g.threads, "0: as many as the machine has");
+  add_key(c, g, "--device", std::string("auto"), "auto, cpu, reference or cuda", "engine");
+  add_key(c, g, "--threads", 0, "0: as many as the machine has", "engine");
   add_plugins(c, g.plugins);
   c.add_option("--date", g.date, "YYYY-MM-DD, the day that a chat template takes for today (default: 2024-07-26)");
   add_repeatable(c, "--set", g.set, "/POINTER=VALUE, any other key of a run (foretoken keys); may be given again");

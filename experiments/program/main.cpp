@@ -48,21 +48,6 @@ int complain(const std::string& sentence) {
   return kFailed;
 }
 
-std::vector<std::string> commands_of(const CLI::App& app) {
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
-  return known;
-}
-
-int unknown_command(const CLI::App& app, const std::string& name) {
-  try {
-    unknown_name("command", name, commands_of(app));
-  } catch (const Error& e) {
-    complain(e.what());
-  }
-  return kUsage;
-}
-
 // What the user of a command can do where memory does not suffice.
 std::string more_memory_for(const std::string& command) {
   if (command == "run" || command == "quickstart")
@@ -125,13 +110,17 @@ int run_cli(int argc, const char* const* argv) {
         add_quality,    add_quantize, add_datastore, add_schema, add_convert, add_version})
     add(all);  // in the order of --help
   refuse_empty_values(app);
-  const std::vector<std::string> commands = commands_of(app);
-  if (argc > 1 && argv[1][0] != '-' && std::ranges::find(commands, argv[1]) == commands.end())
-    return unknown_command(app, argv[1]);
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
   try {
+    if (argc > 1 && argv[1][0] != '-' && std::ranges::find(known, argv[1]) == known.end())
+      unknown_name("command", argv[1], known);
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
     return app.exit(e);
+  } catch (const Error& e) {
+    complain(e.what());
+    return kUsage;
   } catch (const CLI::ParseError& e) {
     complain(std::string(e.what()) + "; see foretoken --help and foretoken COMMAND --help");
     return kUsage;

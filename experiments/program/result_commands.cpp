@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <set>
 
+#include <spdlog/fmt/ranges.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include "experiments/program/commands.h"
 #include "experiments/quantize/safetensors_file.h"
@@ -13,7 +13,6 @@
 #include "experiments/report/results.h"
 #include "experiments/report/selection.h"
 #include "experiments/report/summary.h"
-#include "experiments/report/terminal.h"
 #include "experiments/report/tree_shape.h"
 #include "experiments/sweep/convert.h"
 #include "experiments/sweep/run_document.h"
@@ -50,27 +49,22 @@ bool report_damages(const std::vector<std::string>& files, const std::vector<Res
   return !damages.empty();
 }
 
-struct ShowFlags {
-  std::vector<std::string> files, where, by;
+struct ShowFlags : Shown<ShowOptions> {
+  std::vector<std::string> files, where;
   SweepChoice sweep;
-  std::vector<std::string> tables, figures = ShowOptions().figures;
-  std::string across;
-  Look look;
 };
 
 // Results of other runs than the sweep's leave the lines and are listed.
 void leave_out_others(const ShowFlags& g, std::vector<Result>& lines) {
   if (g.sweep.document.empty()) return;
   Workbench bench(g.sweep.plugins);
-  std::set<std::string> keys;
-  for (const Run& run : g.sweep.runs(bench)) keys.insert(run.key);
+  const std::set<std::string> keys = keys_of(g.sweep.runs(bench));
   const auto others =
       std::ranges::stable_partition(lines, [&](const Result& result) { return keys.contains(result.key); });
   for (const Result& other : others)
     spdlog::warn("not of {}: {} (key {}, measured {})", g.sweep.document, label_of({other.run, other.axes, other.key}),
                  other.key, other.date);
-  std::string files;
-  for (const std::string& file : g.files) files += (files.empty() ? "" : " ") + file;
+  const std::string files = fmt::format("{}", fmt::join(g.files, " "));
   if (!others.empty())
     spdlog::warn("{} of {} results in {} are of no run of {}; foretoken merge {} --sweep {} --out FILE leaves them out",
                  others.size(), lines.size(), files, g.sweep.document, files, g.sweep.document);
@@ -83,12 +77,8 @@ void leave_out_others(const ShowFlags& g, std::vector<Result>& lines) {
 int show_results(ShowFlags& g) {
   std::vector<Result> lines = selected_results(g.files, g.where);
   leave_out_others(g, lines);
-  print(show(lines, {.format = g.look.chosen(),
-                     .tables = chosen_tables(g.tables, {}),
-                     .width = terminal_columns(STDOUT_FILENO),
-                     .by = g.by,
-                     .across = g.across,
-                     .figures = g.figures}));
+  g.options.tables = chosen_tables(g.options.tables, {});
+  print(show(lines, g.whole()));
   return report_damages(g.files, lines) ? 1 : 0;
 }
 
@@ -109,35 +99,25 @@ int write_page(PageFiles& g) {
   return report_damages(g.results, lines) ? 1 : 0;
 }
 
-struct CompareFlags {
-  std::string a, b;
-  std::vector<std::string> ignore, where;
-  Look look;
+struct CompareFlags : Shown<CompareOptions> {
+  std::vector<std::string> where;
 };
 
 int compare_results(CompareFlags& g) {
-  std::vector<Result> a = load_results(g.a), b = load_results(g.b);
+  const CompareOptions& o = g.whole();
+  std::vector<Result> a = load_results(o.name_a), b = load_results(o.name_b);
   select(g.where, {&a, &b});
-  print(compare(a, b,
-                {.format = g.look.chosen(),
-                 .name_a = g.a,
-                 .name_b = g.b,
-                 .ignore = g.ignore,
-                 .width = terminal_columns(STDOUT_FILENO)}));
-  const bool damaged = report_damages({g.a}, a);  // both files are reported
-  return report_damages({g.b}, b) || damaged ? 1 : 0;
+  print(compare(a, b, o));
+  const bool damaged = report_damages({o.name_a}, a);  // both files are reported
+  return report_damages({o.name_b}, b) || damaged ? 1 : 0;
 }
 
-struct TreeShapeFlags {
+struct TreeShapeFlags : Shown<TreeShapeOptions> {
   std::string file;
-  TreeShapeOptions options;
-  Look look;
 };
 
 int print_tree_shape(TreeShapeFlags& g) {
-  g.options.format = g.look.chosen();
-  g.options.width = terminal_columns(STDOUT_FILENO);
-  print(tree_shape(load_results(g.file), g.options));
+  print(tree_shape(load_results(g.file), g.whole()));
   return 0;
 }
 
@@ -177,12 +157,13 @@ void add_show(Commands& all) {
   const auto [c, g] = all.add_subcommand("show", "tables of stored results", show_results);
   c.add_option("results", g.files, "files of results; of several lines of a run the newest counts")->required();
   add_where(c, g.where);
-  add_repeatable(c, "--by", g.by, "/POINTER: tables for each of its values, as /engine/batch; may be given again");
+  add_repeatable(c, "--by", g.options.by,
+                 "/POINTER: tables for each of its values, as /engine/batch; may be given again");
   add_sweep(c, g.sweep, "the document of a sweep: tables of its runs alone; other results are listed");
-  add_tables(c, g.tables);
-  CLI::Option* const across =
-      c.add_option("--across", g.across, "/POINTER: one table with a column for each of its values, as /engine/batch");
-  add_list_option(c, "--figures", g.figures, "its figures, by their names in --format csv")
+  add_tables(c, g.options.tables);
+  CLI::Option* const across = c.add_option(
+      "--across", g.options.across, "/POINTER: one table with a column for each of its values, as /engine/batch");
+  add_list_option(c, "--figures", g.options.figures, "its figures, by their names in --format csv")
       ->needs(across)
       ->default_str("tau,speedup");
   add_look(c, g.look, true);
@@ -202,9 +183,10 @@ void add_report(Commands& all) {
 
 void add_compare(Commands& all) {
   const auto [c, g] = all.add_subcommand("compare", "compare two files of results, run by run", compare_results);
-  c.add_option("a", g.a, "a file of results")->required();
-  c.add_option("b", g.b, "another")->required();
-  add_list_option(c, "--ignore", g.ignore, "JSON pointers into the run whose values may differ, as /engine/device");
+  c.add_option("a", g.options.name_a, "a file of results")->required();
+  c.add_option("b", g.options.name_b, "another")->required();
+  add_list_option(c, "--ignore", g.options.ignore,
+                  "JSON pointers into the run whose values may differ, as /engine/device");
   add_where(c, g.where);
   add_look(c, g.look);
 }

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 
+#include "experiments/sweep/workload.h"
 #include "framework/model/in_parallel.h"
+#include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
 namespace {
 
+constexpr int kPageRows = 16;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -95,6 +99,109 @@ std::vector<Term> totals(const Text& text, std::span<const TokenScore> scores, b
 Interval exponential(const Interval& i) { return {std::exp(i.value), std::exp(i.low), std::exp(i.high)}; }
 
 }  // namespace
+
+Document document_of(const Tokenizer& tokenizer, const std::string& text) {
+  Document d{tokenizer.encode(text), 0};
+  const auto body = std::ranges::search(d.tokens, tokenizer.encode(text, false));
+  d.opening = int(body.begin() - d.tokens.begin());
+  return d;
+}
+
+std::vector<Token> Window::tokens(std::span<const Document> documents) const {
+  const Document& d = documents[std::size_t(document)];
+  std::vector<Token> all(d.tokens.begin(), d.tokens.begin() + d.opening);
+  all.insert(all.end(), d.tokens.begin() + begin, d.tokens.begin() + end);
+  return all;
+}
+
+std::vector<Window> windows_of(std::span<const Document> documents, const WindowOptions& o) {
+  std::vector<Window> all;
+  long left = o.predicted > 0 ? o.predicted : std::numeric_limits<int>::max();
+  for (std::size_t i = 0; i < documents.size() && left > 0; ++i) {
+    const Document& d = documents[i];
+    if (o.stride < 1 || o.stride + d.opening >= o.window)
+      throw Error("windows of " + std::to_string(o.window) + " tokens cannot begin every " + std::to_string(o.stride) +
+                  " tokens, since a token of a later window would have nothing before it; lower --stride or raise "
+                  "--window");
+    int predicted = std::max(d.opening, 1);  // the first token that no window predicts yet
+    const int end = int(std::min<long>(long(d.tokens.size()), predicted + left));
+    for (int begin = d.opening; predicted < end; begin += o.stride) {
+      const int last = std::min(begin + o.window - d.opening, end);
+      all.push_back({.document = int(i), .begin = begin, .first = predicted, .end = last});
+      left -= last - predicted;
+      predicted = last;
+    }
+  }
+  if (all.empty()) throw Error("the text is too short: it has no token that follows another; give a longer one");
+  return all;
+}
+
+std::vector<Document> documents_of(const std::string& file, const std::string& option, const Tokenizer& tokenizer) {
+  const std::filesystem::path path = locate(file);
+  std::vector<Document> all;
+  if (path.extension() == ".jsonl") {
+    for (const Prompt& p : read_prompts(path)) all.push_back(document_of(tokenizer, p.text));
+  } else {
+    const std::string text = read_bytes(path, "the text '" + path.string() + "'", "name a file of text with " + option);
+    if (text.empty()) throw Error("the text '" + path.string() + "' is empty; name a file of text with " + option);
+    all.push_back(document_of(tokenizer, text));
+  }
+  return all;
+}
+
+Reading::Reading(Backend& backend, std::shared_ptr<Model> model, int window, PageChoice chosen)
+    : backend_(backend),
+      pool_(backend, model->info().kv.page_bytes(kPageRows), (window + kPageRows - 1) / kPageRows),
+      cached_(backend, model, pool_, false),
+      token_(Tensor::host({1}, DType::i32)) {
+  if (chosen) thinned_.emplace(backend, std::move(model), cached_.cache(), std::move(chosen));
+}
+
+void Reading::begin(std::span<const Token> tokens) {
+  if (thinned_) thinned_->forget(sequence_);
+  cached_.forget(sequence_);
+  tokens_.assign(tokens.begin(), tokens.end());
+  read_ = 0;
+}
+
+// The token `at` is the root of a tree, and those behind it are a chain below: nodes have logits.
+Tensor Reading::logits_of(CachedModel& model, int at, int n) {
+  DraftTree tree = DraftTree::rooted(backend_, tokens_[std::size_t(at)], n - 1);
+  for (int i = 1; i < n; ++i) tree.guess(i - 1, tokens_[std::size_t(at + i)]);
+  const int chain = int(model.unseen(sequence_).size()) - 1;
+  (void)model.reserve(sequence_, chain + n);  // the pool has pages for a whole window
+  const Segment segment{&sequence_, chain, &tree, 0};
+  const Tensor logits = model.run({&segment, 1}).logits;
+  if (backend_.device() == Device{}) return logits;
+  const Tensor host = Tensor::host(logits.shape(), DType::f32);
+  backend_.copy(logits, host);
+  return host;
+}
+
+// Of a thinned cache: reads one more token. The view writes its row to the page that the cache has reserved for it, and
+// the cache takes it as a row of its own.
+Tensor Reading::next(int at) {
+  sequence_.tokens.assign(tokens_.begin(), tokens_.begin() + at + 1);
+  (void)cached_.unseen(sequence_);
+  (void)cached_.reserve(sequence_, 1);
+  const Tensor logits = logits_of(*thinned_, at, 1);
+  token_.data<Token>()[0] = tokens_[std::size_t(at)];
+  (void)cached_.cache().fed(sequence_.id).append(-1, {token_, {}}, 0);
+  return logits;
+}
+
+Tensor Reading::logits(int at, int n) {
+  if (thinned_) {
+    const Tensor all = Tensor::host({n, info().vocab}, DType::f32);
+    for (; read_ < at + n; ++read_) {
+      const Tensor logits = next(read_);
+      if (read_ >= at) std::ranges::copy(logits.values<float>(), all.row<float>(read_ - at));
+    }
+    return all;
+  }
+  sequence_.tokens.assign(tokens_.begin(), tokens_.begin() + at + 1);
+  return logits_of(cached_, at, n);
+}
 
 TokenScore score_of(std::span<const float> logits, Token token) {
   if (!finite(logits)) return {.loss = kUnknown};

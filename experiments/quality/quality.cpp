@@ -7,7 +7,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <vector>
+
+#include <spdlog/fmt/ranges.h>
 
 #include "experiments/quality/quality_report.h"
 #include "experiments/report/bench_file.h"
@@ -81,9 +84,7 @@ std::string stored_type(const OpenModel& open) {
     for (const Activations& a : q->schemes()) add(type_of(*a.weights, a.format()));
   else
     for (const WeightFormat* format : formats) add(type_of(*format, nullptr));
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : "; ") + name;
-  return all.empty() ? "auto" : "auto (" + all + ")";
+  return names.empty() ? "auto" : fmt::format("auto ({})", fmt::join(names, "; "));
 }
 
 // The type of a run's weights, as tables have it. An Error: the model cannot be loaded with it, as far as its
@@ -103,19 +104,14 @@ std::string expect_type(const json& run) {
 // What "4+256" means; nullptr: whole caches.
 PageChoice choice_of(const std::string& thinned) {
   if (thinned.empty()) return {};
-  const std::size_t plus = thinned.find('+');
-  const auto number = [&](const std::string& text) {
-    const bool digits =
-        !text.empty() && text.size() < 9 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-    return digits ? std::stoi(text) : -1;
-  };
-  const int sinks = plus == thinned.npos ? -1 : number(thinned.substr(0, plus)),
-            window = plus == thinned.npos ? -1 : number(thinned.substr(plus + 1));
-  if (sinks < 0 || window < 1)
+  static const std::regex form("([0-9]{1,8})\\+([0-9]{1,8})");
+  std::smatch numbers;
+  const int window = std::regex_match(thinned, numbers, form) ? std::stoi(numbers[2]) : 0;
+  if (window < 1)
     throw Error("'" + thinned +
                 "' of --thin does not say how many first and last tokens of the cache are read; give both, the second "
                 "at least 1, as 4+256");
-  return sinks_and_window(sinks, window);
+  return sinks_and_window(std::stoi(numbers[1]), window);
 }
 
 WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const ModelInfo* reference) {

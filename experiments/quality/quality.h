@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/quality/text.h"
+#include "experiments/quality/predictions.h"
 #include "framework/model/config.h"
 #include "kernels/formats/format.h"
 

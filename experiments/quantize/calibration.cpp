@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "experiments/quality/text.h"
+#include "experiments/quality/predictions.h"
 #include "experiments/quantize/rounding_error.h"
 #include "experiments/sweep/interrupt.h"
 #include "framework/cache/cached_model.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/quality/text.h"
+#include "experiments/quality/predictions.h"
 #include "kernels/error.h"
 
 namespace foretoken {

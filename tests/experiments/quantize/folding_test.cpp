@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/quality/reading.h"
+#include "experiments/quality/predictions.h"
 #include "experiments/quantize/calibration.h"
 #include "experiments/quantize/rounding_error.h"
 #include "experiments/quantize/scaling.h"

@@ -1,18 +1,15 @@
 // `foretoken check`: the laws of correctness, run on built-in and plugins' drafters, policies and verifiers.
 #include <algorithm>
-#include <cstdio>
-#include <memory>
 #include <set>
 
+#include <spdlog/fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "experiments/program/commands.h"
-#include "experiments/program/option_values.h"
 #include "experiments/report/check_report.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/workload.h"
-#include "framework/components/plugin.h"
 #include "framework/model/transformer.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
@@ -47,8 +44,8 @@ template <class T> std::vector<std::string> added(const Registry<T>& now, const 
 std::vector<Choice> choices(const CheckFlags& g, const Registries& before, const Registries& registries) {
   Choice named{registries, component_config(g.drafter, "--drafter"), component_config(g.policy, "--policy"),
                component_config(g.verifier, "--verifier")};
+  if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) return {named};
   std::vector<Choice> all;
-  if (!named.drafter.is_null() || !named.policy.is_null() || !named.verifier.is_null()) all = {named};
   const auto one = [&](json Choice::* component, const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       Choice c{registries, nullptr, nullptr, nullptr};
@@ -56,11 +53,9 @@ std::vector<Choice> choices(const CheckFlags& g, const Registries& before, const
       all.push_back(c);
     }
   };
-  if (all.empty()) {
-    one(&Choice::drafter, added(registries.drafters, before.drafters));
-    one(&Choice::policy, added(registries.policies, before.policies));
-    one(&Choice::verifier, added(registries.verifiers, before.verifiers));
-  }
+  one(&Choice::drafter, added(registries.drafters, before.drafters));
+  one(&Choice::policy, added(registries.policies, before.policies));
+  one(&Choice::verifier, added(registries.verifiers, before.verifiers));
   return all.empty() ? std::vector<Choice>{named} : all;
 }
 
@@ -108,26 +103,21 @@ Environment environment() {
 
 // The command that repeats this check.
 std::string command_of(const CheckFlags& g) {
-  std::string command = "foretoken check", laws;
+  std::string command = "foretoken check";
   for (const std::string& p : g.plugins) command += " --plugin " + shell_word(p);
   for (const auto& [flag, value] : {std::pair{" --drafter ", g.drafter},
                                     {" --policy ", g.policy},
                                     {" --verifier ", g.verifier},
                                     {" --options ", g.options}})
     if (!value.empty()) command += flag + shell_word(value);
-  for (const std::string& law : g.laws) laws += (laws.empty() ? "" : ",") + law;
-  if (!laws.empty()) command += " --laws " + shell_word(laws);
-  char seconds[40];
-  std::snprintf(seconds, sizeof seconds, " --seconds %g", g.seconds);
-  return command + (g.seconds > 0 ? seconds : "") + " --threads " + std::to_string(g.threads);
+  if (!g.laws.empty()) command += " --laws " + shell_word(fmt::format("{}", fmt::join(g.laws, ",")));
+  if (g.seconds > 0) command += fmt::format(" --seconds {:g}", g.seconds);
+  return command + " --threads " + std::to_string(g.threads);
 }
 
 Prepared prepared(const CheckFlags& g) {
-  Registries before, registries;
-  register_drafters(before), register_verifiers(before);
-  registries = before;
-  for (const std::string& plugin : g.plugins) load_plugin(plugin, registries);
-  std::vector<Choice> asked = choices(g, before, registries);
+  const Registries registries = with_plugins(g.plugins);
+  std::vector<Choice> asked = choices(g, with_plugins({}), registries);
   give_options(g.options, asked);
   Prepared p{{}, environment(), {}, registries.plugins, {}};
   std::set<std::string> known, absent;
@@ -142,12 +132,11 @@ Prepared prepared(const CheckFlags& g) {
   return p;
 }
 
-int run_check(const CheckFlags& g, int width) {
+int run_check(CheckFlags& g) {
   const CheckReport report = conformance::check([&g] { return prepared(g); }, {g.threads, g.seconds, g.laws});
   const Question question{command_of(g), report.plugins, g.laws};
-  const std::string text =
-      g.json ? check_json(report, question).dump(2) + "\n" : check_text(report, question, g.details, width);
-  print(text);
+  print(g.json ? check_json(report, question).dump(2) + "\n"
+               : check_text(report, question, g.details, terminal_columns(STDOUT_FILENO)));
   if (g.json)
     for (const std::string& sentence : report.sentences) spdlog::error("{}", sentence);
   return report.holds() ? 0 : 1;
@@ -155,23 +144,21 @@ int run_check(const CheckFlags& g, int width) {
 
 }  // namespace
 
-void add_check(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<CheckFlags>();
-  CLI::App* c = app.add_subcommand("check", "run the laws of correctness on drafters, policies and verifiers");
-  add_repeatable(*c, "--plugin", g->plugins, "a shared library; what it registers is checked; may be given again");
-  c->add_option("--drafter", g->drafter, "a name, or JSON with options (default: all that the verifier accepts)");
-  c->add_option("--policy", g->policy, "likewise (default: fixed lengths set by each scenario, and all others once)");
-  c->add_option("--verifier", g->verifier, "likewise (default: all that are sound)");
-  c->add_option("--options", g->options, "JSON, options of the one component that is checked");
-  add_list_option(*c, "--laws", g->laws, "only these (default: all)");
-  c->add_option("--seconds", g->seconds,
-                "of a processor: no scenario starts later; 0: 60, or 1800 for more than 15 combinations")
-      ->check(number_within(0, 1e6))
-      ->capture_default_str();
-  c->add_option("--threads", g->threads, "scenarios run at once")->check(CLI::Range(1, 256))->capture_default_str();
-  c->add_flag("--details", g->details, "a line for every combination");
-  c->add_flag("--json", g->json, "print the report as JSON");
-  c->callback([g, &action] { action = [g] { return run_check(*g, terminal_columns(STDOUT_FILENO)); }; });
+void add_check(Commands& all) {
+  const auto [c, g] =
+      all.add_subcommand("check", "run the laws of correctness on drafters, policies and verifiers", run_check);
+  add_repeatable(c, "--plugin", g.plugins, "a shared library; what it registers is checked; may be given again");
+  c.add_option("--drafter", g.drafter, "a name, or JSON with options (default: all that the verifier accepts)");
+  c.add_option("--policy", g.policy, "likewise (default: fixed lengths set by each scenario, and all others once)");
+  c.add_option("--verifier", g.verifier, "likewise (default: all that are sound)");
+  c.add_option("--options", g.options, "JSON, options of the one component that is checked");
+  add_list_option(c, "--laws", g.laws, "only these (default: all)");
+  add_shown(c, "--seconds", g.seconds,
+            "of a processor: no scenario starts later; 0: 60, or 1800 for more than 15 combinations")
+      ->check(number_within(0, 1e6));
+  add_shown(c, "--threads", g.threads, "scenarios run at once")->check(CLI::Range(1, 256));
+  c.add_flag("--details", g.details, "a line for every combination");
+  c.add_flag("--json", g.json, "print the report as JSON");
 }
 
 }  // namespace foretoken

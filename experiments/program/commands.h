@@ -2,16 +2,39 @@
 // and CLI11.
 #pragma once
 #include <functional>
+#include <memory>
+#include <set>
+#include <utility>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "experiments/report/result.h"
+#include "experiments/report/terminal.h"
+#include "experiments/sweep/sweep.h"
+#include "experiments/sweep/workbench.h"
 #include "framework/components/registry.h"
 
 namespace foretoken {
 
-// The chosen subcommand; returns the exit code.
-using Action = std::function<int()>;
+struct Commands {
+  CLI::App& app;
+  std::function<int()> chosen{};  // what the chosen subcommand does; returns the exit code
+
+  // A subcommand, and what its options set, with which `run` is called where it is the chosen one.
+  template <class Given>
+  std::pair<CLI::App&, Given&> add_subcommand(const char* name, const char* meaning, int (*run)(Given&)) {
+    const auto given = std::make_shared<std::remove_const_t<Given>>();
+    CLI::App* const command = app.add_subcommand(name, meaning);
+    command->callback([this, given, run] { chosen = [given, run] { return run(*given); }; });
+    return {*command, *given};
+  }
+};
+
+using AddCommand = void(Commands& all);
+AddCommand add_quickstart, add_run, add_show, add_report, add_merge, add_compare, add_replay, add_tree_shape,
+    add_generate, add_list, add_keys, add_check, add_options, add_bench, add_quality, add_quantize, add_datastore,
+    add_schema, add_convert, add_version;
 
 // --json and --format, of all commands that print tables.
 struct Look {
@@ -22,6 +45,22 @@ struct Look {
 // `latex`: whether the command's tables can be LaTeX.
 void add_look(CLI::App& command, Look& look, bool latex = false);
 
+// The options of what a command calls, which take their format and width from --format and the terminal.
+template <class Options> struct Shown {
+  Options options;
+  Look look;
+  const Options& whole() {
+    options.format = look.chosen();
+    options.width = terminal_columns(STDOUT_FILENO);
+    return options;
+  }
+};
+
+// An option whose default --help has.
+template <class T>
+CLI::Option* add_shown(CLI::App& command, const std::string& name, T& value, const std::string& meaning) {
+  return command.add_option(name, value, meaning)->capture_default_str();
+}
 // A repeatable option that takes one value each time, so the next argument is not its second value.
 CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                             const std::string& meaning);
@@ -32,16 +71,26 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::ve
 void add_tables(CLI::App& command, std::vector<std::string>& tables, const std::string& standard = "all");
 // Those that are given, else the standard ones; none, which stands for all of them, where "all" is given.
 std::vector<std::string> chosen_tables(const std::vector<std::string>& given, const std::vector<std::string>& standard);
-// --where, repeatable, of commands that show results: the conditions of select().
-void add_where(CLI::App& command, std::vector<std::string>& where);
-// The results of some files, of runs that are not finished too (load_with_unfinished(), joined()), that meet the
-// conditions.
-std::vector<Result> selected_results(const std::vector<std::string>& files, const std::vector<std::string>& where);
 // --plugin LIB, repeatable: for every command that uses drafters, policies or verifiers.
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins);
+// All components of the program, and of plugins.
+Registries with_plugins(const std::vector<std::string>& plugins);
 
-// Whether lines of files of results have no figures, each of which is an error message.
-bool report_damages(const std::vector<std::string>& files, const std::vector<Result>& lines);
+// Makes every option of every subcommand refuse an empty value, which CLI11 reads as 0.
+void refuse_empty_values(CLI::App& app);
+// A number from `least` to `most`, and not NaN.
+CLI::Validator number_within(double least, double most);
+
+// The sweep whose results a command reads: --sweep, --set and --plugin.
+struct SweepChoice {
+  std::string document;  // empty: none
+  std::vector<std::string> set, plugins;
+
+  // All runs of the document; none without one. Its plugins are loaded into the workbench.
+  std::vector<Run> runs(Workbench& bench) const;
+};
+std::set<std::string> keys_of(const std::vector<Run>& runs);
+void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning);
 
 // The JSON object in an option's value.
 nlohmann::json json_object(const std::string& text, const std::string& option);
@@ -49,25 +98,7 @@ nlohmann::json json_object(const std::string& text, const std::string& option);
 // null for "".
 nlohmann::json component_config(const std::string& text, const std::string& option);
 
-void add_run(CLI::App& app, Action& action);
-void add_show(CLI::App& app, Action& action);
-void add_report(CLI::App& app, Action& action);
-void add_merge(CLI::App& app, Action& action);
-void add_compare(CLI::App& app, Action& action);
-void add_replay(CLI::App& app, Action& action);
-void add_tree_shape(CLI::App& app, Action& action);
-void add_generate(CLI::App& app, Action& action);
-void add_quickstart(CLI::App& app, Action& action);
-void add_list(CLI::App& app, const Registries& registries, Action& action);
-void add_keys(CLI::App& app, const Registries& registries, Action& action);
-void add_check(CLI::App& app, Action& action);
-void add_options(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_quantize(CLI::App& app, Action& action);
-void add_datastore(CLI::App& app, Action& action);
-void add_quality(CLI::App& app, Action& action);
-void add_schema(CLI::App& app, Action& action);
-void add_convert(CLI::App& app, Action& action);
-void add_version(CLI::App& app, Action& action);
+// `foretoken list`: the registered components with options, defaults, sources and plugins.
+std::string list_registered(const Registries& registries, bool as_json);
 
 }  // namespace foretoken

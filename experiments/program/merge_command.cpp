@@ -2,15 +2,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
-#include <string_view>
 
 #include <spdlog/spdlog.h>
 
 #include "experiments/program/commands.h"
-#include "experiments/program/sweep_choice.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/compressed.h"
 #include "experiments/report/results.h"
@@ -59,30 +56,23 @@ LineKind lines_of_out() {
   return kind;
 }
 
-// Lines of runs that the sweep does not have.
-std::vector<Result> others_of(const MergedResults& merged, const std::vector<Run>& runs) {
-  std::set<const Result*> own;
-  for (const Run& run : runs) own.insert(merged.of(run.key));
-  std::vector<Result> others;
-  for (const Result& line : merged.lines())
-    if (!own.contains(&line)) others.push_back(line);
-  return others;
-}
-
-// What only --out had is nowhere else: it is kept in a file beside it.
-void drop_others(const MergedResults& merged, const std::vector<Run>& runs, const std::set<std::string>& in_out,
+// Lines of runs that the sweep does not have: what only --out had is nowhere else, and is kept in a file beside it.
+// `keys`: of the sweep.
+void drop_others(const MergedResults& merged, const std::set<std::string>& keys, const std::set<std::string>& in_out,
                  const MergeFlags& g) {
-  const std::vector<Result> others = others_of(merged, runs);
   const std::string beside = g.out + ".dropped";
   std::optional<JsonLinesFile> dropped;
-  for (const Result& other : others) {
-    if (!in_out.contains(other.key)) continue;
+  int others = 0;
+  for (const Result& line : merged.lines()) {
+    if (keys.contains(line.key)) continue;
+    ++others;
+    if (!in_out.contains(line.key)) continue;
     if (!dropped) dropped.emplace(beside, lines_of_out());
-    dropped->append(to_json(other));
+    dropped->append(to_json(line));
   }
-  if (!others.empty())
+  if (others > 0)
     spdlog::warn("{} results are of no run of {} and dropped{}; foretoken show FILE --sweep {} lists such results",
-                 others.size(), g.sweep.document, dropped ? "; those that " + g.out + " had are in " + beside : "",
+                 others, g.sweep.document, dropped ? "; those that " + g.out + " had are in " + beside : "",
                  g.sweep.document);
 }
 
@@ -97,9 +87,7 @@ std::unique_ptr<JsonLinesFile> locked_if_free(const std::string& file) {
 }
 
 // Alternations that this sweep left, of runs that it no longer has. `file` is locked.
-void drop_orphans(const fs::path& file, const std::vector<Run>& runs, const MergeFlags& g) {
-  std::set<std::string> keys;
-  for (const Run& run : runs) keys.insert(run.key);
+void drop_orphans(const fs::path& file, const std::set<std::string>& keys, const MergeFlags& g) {
   Unfinished unfinished(file);
   const int count = unfinished.drop_orphans(sweep_name(g.sweep.document, g.sweep.set), keys);
   if (count > 0)
@@ -120,11 +108,12 @@ int count_missing(const MergedResults& merged, const std::vector<Run>& runs, con
   return missing;
 }
 
-int merge(const MergeFlags& g) {
+int merge(MergeFlags& g) {
   expect_new_plain_file(g);
   Workbench bench(g.sweep.plugins);
   const bool of_sweep = !g.sweep.document.empty();
   const std::vector<Run> runs = g.sweep.runs(bench);
+  const std::set<std::string> keys = keys_of(runs);
   MergedResults merged;
   std::optional<JsonLinesFile> older;  // locked: no run may append to what is replaced
   std::set<std::string> in_out;        // keys
@@ -136,31 +125,28 @@ int merge(const MergeFlags& g) {
     }
   for (const std::string& file : g.files)
     for (Result& result : load_results(file)) merged.add(std::move(result));
-  if (of_sweep) drop_others(merged, runs, in_out, g);
-  if (of_sweep && older) drop_orphans(g.out, runs, g);
+  if (of_sweep) drop_others(merged, keys, in_out, g);
+  if (of_sweep && older) drop_orphans(g.out, keys, g);
   const std::string text = text_of(merged, runs, of_sweep);
-  const std::string_view piece = text;
-  write_whole(g.out, {&piece, 1});
+  write_whole(g.out, text);
   std::printf("%s\n", g.out.c_str());
   spdlog::info("{} runs are in {}", std::ranges::count(text, '\n'), g.out);
   if (!of_sweep) return 0;
   const int missing = count_missing(merged, runs, g);
   for (const std::string& file : g.files)
     if (Unfinished(file).any())
-      if (const auto locked = locked_if_free(file)) drop_orphans(file, runs, g);
+      if (const auto locked = locked_if_free(file)) drop_orphans(file, keys, g);
   return missing > 0 ? 1 : 0;
 }
 
 }  // namespace
 
-void add_merge(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<MergeFlags>();
-  CLI::App* c = app.add_subcommand("merge", "join files of results, as of the shards of a sweep");
-  c->add_option("results", g->files, "files of results; of several lines of a run the newest counts")->required();
-  c->add_option("--out", g->out, "the file to write; results that it has are kept, unless the files have newer ones")
+void add_merge(Commands& all) {
+  const auto [c, g] = all.add_subcommand("merge", "join files of results, as of the shards of a sweep", merge);
+  c.add_option("results", g.files, "files of results; of several lines of a run the newest counts")->required();
+  c.add_option("--out", g.out, "the file to write; results that it has are kept, unless the files have newer ones")
       ->required();
-  add_sweep(*c, g->sweep, "the document of the sweep: results of other runs are dropped, runs without a result listed");
-  c->callback([g, &action] { action = [g] { return merge(*g); }; });
+  add_sweep(c, g.sweep, "the document of the sweep: results of other runs are dropped, runs without a result listed");
 }
 
 }  // namespace foretoken

@@ -1,5 +1,4 @@
 // The options of `foretoken replay`.
-#include <memory>
 
 #include <unistd.h>
 
@@ -68,7 +67,7 @@ std::vector<Replayed> rows_of(const ReplayFlags& g, const Replay& replay, const 
   return rows;
 }
 
-int run_replay(const ReplayFlags& g) {
+int run_replay(ReplayFlags& g) {
   Workbench bench(g.plugins);
   const Trace trace = read_trace(g.file);
   expect_same_sources(trace, g.file);
@@ -91,26 +90,25 @@ int run_replay(const ReplayFlags& g) {
 
 }  // namespace
 
-void add_replay(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<ReplayFlags>();
-  CLI::App* c = app.add_subcommand(
-      "replay", "what other drafts or verifiers would have given, from a dense acceptance trace and without a model");
-  c->add_option("trace", g->file, "a file that a run with the key \"trace\" wrote")->required();
-  c->add_option("--lengths", g->lengths, "draft lengths, in levels: 1,2,4,8 (default: all that the trace has)")
+void add_replay(Commands& all) {
+  const auto [c, g] = all.add_subcommand(
+      "replay", "what other drafts or verifiers would have given, from a dense acceptance trace and without a model",
+      run_replay);
+  c.add_option("trace", g.file, "a file that a run with the key \"trace\" wrote")->required();
+  c.add_option("--lengths", g.lengths, "draft lengths, in levels: 1,2,4,8 (default: all that the trace has)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->take_all()
       ->check(CLI::Range(0, kMaxPath));
-  add_repeatable(*c, "--shape", g->shapes, "shape of the trees, as of the drafter draft_tree; may be given again");
-  c->add_option("--policy", g->policy, "a length policy: its name, or a JSON object with \"name\" and options");
-  add_list_option(*c, "--verifier", g->verifiers, "names of verifiers (default: the run's)");
-  c->add_flag("--oracle", g->oracle, "also the best length of every round, known only afterwards");
-  c->add_flag("--orders", g->orders, "which recorded verifier (/trace/verifiers) accepts more, round by round");
-  add_list_option(*c, "--beside", g->beside, "other traces of the same outputs, for --orders");
-  add_list_option(*c, "--costs", g->costs, "other traces of the same target, drafter and engine, for their times");
-  add_plugins(*c, g->plugins);
-  add_look(*c, g->look);
-  c->callback([g, &action] { action = [g] { return run_replay(*g); }; });
+  add_repeatable(c, "--shape", g.shapes, "shape of the trees, as of the drafter draft_tree; may be given again");
+  c.add_option("--policy", g.policy, "a length policy: its name, or a JSON object with \"name\" and options");
+  add_list_option(c, "--verifier", g.verifiers, "names of verifiers (default: the run's)");
+  c.add_flag("--oracle", g.oracle, "also the best length of every round, known only afterwards");
+  c.add_flag("--orders", g.orders, "which recorded verifier (/trace/verifiers) accepts more, round by round");
+  add_list_option(c, "--beside", g.beside, "other traces of the same outputs, for --orders");
+  add_list_option(c, "--costs", g.costs, "other traces of the same target, drafter and engine, for their times");
+  add_plugins(c, g.plugins);
+  add_look(c, g.look);
 }
 
 }  // namespace foretoken

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -73,7 +72,7 @@ int dry_run(const RunFlags& g, const std::vector<Run>& runs, Workbench& bench, c
   return 0;
 }
 
-int run(const RunFlags& g) {
+int run(RunFlags& g) {
   const bool reads = g.look.chosen() == "terminal" || g.look.chosen() == "markdown";
   const std::vector<std::string> tables =
       chosen_tables(g.tables, reads ? std::vector<std::string>{"main", "best"} : std::vector<std::string>{});
@@ -100,39 +99,36 @@ int run(const RunFlags& g) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action) {
-  const auto g = std::make_shared<RunFlags>();
-  CLI::App* c = app.add_subcommand("run", "measure a run or a sweep and print its tables");
-  c->add_option("file", g->file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
-  c->add_option("--results", g->results,
-                "file of results; runs that it has are not measured again (default: results/NAME.jsonl)");
-  add_repeatable(*c, "--set", g->set, "/POINTER=VALUE, a change of the run; may be given again");
-  add_plugins(*c, g->plugins);
-  c->add_flag("--quiet", g->quiet, "no progress");
-  c->add_flag("--share-baselines", g->share,
-              "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
-              "hold (a GPU)");
+void add_run(Commands& all) {
+  const auto [c, g] = all.add_subcommand("run", "measure a run or a sweep and print its tables", run);
+  c.add_option("file", g.file, "JSON document of a run, or {\"base\": run, \"axes\": {...}}")->required();
+  c.add_option("--results", g.results,
+               "file of results; runs that it has are not measured again (default: results/NAME.jsonl)");
+  add_repeatable(c, "--set", g.set, "/POINTER=VALUE, a change of the run; may be given again");
+  add_plugins(c, g.plugins);
+  c.add_flag("--quiet", g.quiet, "no progress");
+  c.add_flag("--share-baselines", g.share,
+             "measure the baseline once for all runs that differ in drafter and policy alone, where absolute times "
+             "hold (a GPU)");
   CLI::Option* const rehearse =
-      c->add_flag("--rehearse", g->rehearse,
-                  "only check the runs that are not measured yet, as is done before any is measured: without weights");
-  c->add_flag(
-       "--dry-run", g->dry,
+      c.add_flag("--rehearse", g.rehearse,
+                 "only check the runs that are not measured yet, as is done before any is measured: without weights");
+  c.add_flag(
+       "--dry-run", g.dry,
        "only list the runs in their order, with what is measured already and an estimate of the time that is left; "
        "where the file of results has no like run, the target is loaded and a few steps are timed")
       ->excludes(rehearse);
-  c->add_flag("--keep-going", g->keep_going,
-              "where that finds runs that cannot be measured, record them as failed and measure the others");
+  c.add_flag("--keep-going", g.keep_going,
+             "where that finds runs that cannot be measured, record them as failed and measure the others");
   CLI::Option* const shard =
-      c->add_option("--shard", g->shard,
-                    "K/N: the K-th of N parts of the sweep, about equally long, N at most " +
-                        std::to_string(kMostShards) + " (default of --results: results/NAME.shard-K-of-N.jsonl)");
-  add_list_option(*c, "--gpus", g->gpus,
-                  "GPUs of this host, as 0,1,2,3: a process for each measures a part of the sweep")
+      c.add_option("--shard", g.shard,
+                   "K/N: the K-th of N parts of the sweep, about equally long, N at most " +
+                       std::to_string(kMostShards) + " (default of --results: results/NAME.shard-K-of-N.jsonl)");
+  add_list_option(c, "--gpus", g.gpus, "GPUs of this host, as 0,1,2,3: a process for each measures a part of the sweep")
       ->excludes(shard);
-  c->add_flag("--on-gpu", g->on_gpu)->group("");  // of the processes of --gpus
-  add_tables(*c, g->tables, "main,best");
-  add_look(*c, g->look);
-  c->callback([g, &action] { action = [g] { return run(*g); }; });
+  c.add_flag("--on-gpu", g.on_gpu)->group("");  // of the processes of --gpus
+  add_tables(c, g.tables, "main,best");
+  add_look(c, g.look);
 }
 
 }  // namespace foretoken

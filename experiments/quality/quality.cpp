@@ -7,10 +7,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <vector>
 
-#include "experiments/quality/blocks.h"
-#include "experiments/quality/documents.h"
+#include <spdlog/fmt/ranges.h>
+
 #include "experiments/quality/quality_report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/machine.h"
@@ -24,6 +25,7 @@
 #include "foretoken_version.h"
 #include "framework/cache/page_choices.h"
 #include "framework/model/model_files.h"
+#include "framework/model/model_tensors.h"
 #include "framework/model/open_model.h"
 #include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
@@ -82,9 +84,7 @@ std::string stored_type(const OpenModel& open) {
     for (const Activations& a : q->schemes()) add(type_of(*a.weights, a.format()));
   else
     for (const WeightFormat* format : formats) add(type_of(*format, nullptr));
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : "; ") + name;
-  return all.empty() ? "auto" : "auto (" + all + ")";
+  return names.empty() ? "auto" : fmt::format("auto ({})", fmt::join(names, "; "));
 }
 
 // The type of a run's weights, as tables have it. An Error: the model cannot be loaded with it, as far as its
@@ -104,19 +104,14 @@ std::string expect_type(const json& run) {
 // What "4+256" means; nullptr: whole caches.
 PageChoice choice_of(const std::string& thinned) {
   if (thinned.empty()) return {};
-  const std::size_t plus = thinned.find('+');
-  const auto number = [&](const std::string& text) {
-    const bool digits =
-        !text.empty() && text.size() < 9 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-    return digits ? std::stoi(text) : -1;
-  };
-  const int sinks = plus == thinned.npos ? -1 : number(thinned.substr(0, plus)),
-            window = plus == thinned.npos ? -1 : number(thinned.substr(plus + 1));
-  if (sinks < 0 || window < 1)
+  static const std::regex form("([0-9]{1,8})\\+([0-9]{1,8})");
+  std::smatch numbers;
+  const int window = std::regex_match(thinned, numbers, form) ? std::stoi(numbers[2]) : 0;
+  if (window < 1)
     throw Error("'" + thinned +
                 "' of --thin does not say how many first and last tokens of the cache are read; give both, the second "
                 "at least 1, as 4+256");
-  return sinks_and_window(sinks, window);
+  return sinks_and_window(std::stoi(numbers[1]), window);
 }
 
 WindowOptions windows_for(const QualityOptions& o, const ModelInfo& model, const ModelInfo* reference) {
@@ -233,6 +228,12 @@ class Measurement {
 };
 
 }  // namespace
+
+void expect_blocks(const ModelConfig& config, const WeightFormat& format, const std::string& remedy) {
+  for (const auto& [name, shape] : tensors_of(config))
+    if (shape.rank() == 2 && name.starts_with("model.layers."))
+      blocks_of(format, shape[0], shape[1], 0, "the matrix '" + name + "'", remedy);
+}
 
 int run_quality(const QualityOptions& o) {
   BenchFile results(o.results, "quality", "foretoken quality");

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/quality/windows.h"
+#include "experiments/quality/predictions.h"
+#include "framework/model/config.h"
+#include "kernels/formats/format.h"
 
 namespace foretoken {
 
@@ -28,6 +30,10 @@ struct QualityOptions {
   int width = 0;                    // of the terminal
   bool quiet = false;               // no progress
 };
+
+// By the shapes of the matrices, before any weight is read: the blocks of the format divide every matrix of the layers,
+// or an Error names one that they do not. `remedy`: what the user is told to do.
+void expect_blocks(const ModelConfig& config, const WeightFormat& format, const std::string& remedy);
 
 // Prints to standard output; returns an exit code.
 int run_quality(const QualityOptions& options);

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <set>
+#include <utility>
 
 #include "experiments/report/summary.h"
 #include "experiments/report/table.h"
@@ -12,108 +13,88 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMega = 1'000'000;
-
 // Digits after the point that show three figures of a positive number.
 int three_figures(double x) {
   return x > 0 && std::isfinite(x) ? std::clamp(2 - int(std::floor(std::log10(x))), 0, 12) : 3;
 }
 
-// A group of columns, and their cells for a row.
-struct Part {
-  std::vector<Column> columns;
-  std::vector<Cell> (*cells)(const QualityRow& row);
-  bool (*shown)(const QualityRow& row);  // whether the row has such figures
-};
+constexpr auto kInterval = Column::Kind::interval, kText = Column::Kind::text;
 
-constexpr auto kInterval = Column::Kind::interval;
+// Columns that stand together, in the order of a CSV file.
+enum class Part : std::uint8_t { model, type, perplexity, excess, divergence, agreement, outputs };
 
-bool always(const QualityRow&) { return true; }
-bool compared(const QualityRow& r) { return !r.reference.empty(); }
-bool wrote(const QualityRow& r) { return r.outputs.has_value(); }
+const std::pair<Part, Column> kColumns[] = {
+    {Part::model, {"model", "model", "", kText}},
+    {Part::type, {"type", "type", "of the model's weights", kText}},
+    {Part::type,
+     {"cache", "kv_type", "type of cached keys and values; 4+256: the first 4 and last 256 tokens alone are read",
+      kText}},
+    {Part::perplexity, {"MB", "weights_mb", "10^6 bytes of weights that one forward reads"}},
+    {Part::perplexity, {"B a token", "kv_bytes", "bytes of a token's keys and values in the cache, with their scales"}},
+    {Part::perplexity, {"perplexity", "perplexity", "exp of the mean of -log p over predicted tokens", kInterval}},
+    {Part::excess, {"reference's", "reference_perplexity", "of the reference on the same tokens"}},
+    {Part::excess,
+     {"excess loss", "excess_loss", "mean of -log p less the reference's, token by token, nats", kInterval}},
+    {Part::divergence, {"KL", "kl", "mean of KL(reference || model) over predicted tokens, nats", kInterval}},
+    {Part::divergence, {"median", "kl_median", "of the tokens' KL"}},
+    {Part::divergence, {"99 %", "kl_99", "99th percentile of the tokens' KL"}},
+    {Part::divergence, {"greatest", "kl_greatest", "greatest KL of a token"}},
+    {Part::agreement,
+     {"same top token", "same_top", "share of tokens for which both have the same most probable token", kInterval}},
+    {Part::agreement,
+     {"overlap", "overlap", "mean of the sum of min(p, r): acceptance at temperature 1 if one drafts for the other",
+      kInterval}},
+    {Part::outputs, {"prompts", "prompts", ""}},
+    {Part::outputs, {"equal", "equal_outputs", "share of prompts whose whole outputs are equal", kInterval}},
+    {Part::outputs,
+     {"common prefix", "common_prefix", "tokens before the first difference, mean over prompts", kInterval}},
+    {Part::outputs, {"its share", "common_prefix_share", "the same as a share of the reference's tokens", kInterval}}};
 
-Part model() {
-  return {{{"model", "model", "", Column::Kind::text}},
-          [](const QualityRow& r) { return std::vector{Cell::of(r.model)}; },
-          always};
+// One for each of kColumns.
+std::vector<Cell> cells_of(const QualityRow& r) {
+  const PredictionFigures& f = r.predictions;
+  const OutputFigures o = r.outputs.value_or(OutputFigures());
+  const auto kl = [](auto x, double value) { return Cell::of(x, three_figures(value)); };
+  return {Cell::of(r.model),
+          Cell::of(r.dtype),
+          Cell::of(r.kv_dtype),
+          Cell::of(double(r.weight_bytes) / 1e6, 1),
+          Cell::of(double(r.kv_bytes), 0),
+          Cell::of(f.perplexity, 3),
+          Cell::of(f.reference_perplexity.value, 3),
+          Cell::of(f.excess, 5),
+          kl(f.divergence, f.divergence.value),
+          kl(f.divergence_median, f.divergence_median),
+          kl(f.divergence_99, f.divergence_99),
+          kl(f.divergence_most, f.divergence_most),
+          Cell::of(f.agreement, 4),
+          Cell::of(f.overlap, 4),
+          Cell::of(o.prompts, 0),
+          Cell::of(o.equal, 3),
+          Cell::of(o.prefix, 1),
+          Cell::of(o.prefix_share, 3)};
 }
 
-Part type() {
-  return {{{"type", "type", "of the model's weights", Column::Kind::text},
-           {"cache", "kv_type", "type of cached keys and values; 4+256: the first 4 and last 256 tokens alone are read",
-            Column::Kind::text}},
-          [](const QualityRow& r) { return std::vector{Cell::of(r.dtype), Cell::of(r.kv_dtype)}; },
-          always};
-}
-
-Part perplexity() {
-  return {{{"MB", "weights_mb", "10^6 bytes of weights that one forward reads"},
-           {"B a token", "kv_bytes", "bytes of a token's keys and values in the cache, with their scales"},
-           {"perplexity", "perplexity", "exp of the mean of -log p over predicted tokens", kInterval}},
-          [](const QualityRow& r) {
-            return std::vector{Cell::of(double(r.weight_bytes) / kMega, 1), Cell::of(double(r.kv_bytes), 0),
-                               Cell::of(r.predictions.perplexity, 3)};
-          },
-          always};
-}
-
-Part excess() {
-  return {{{"reference's", "reference_perplexity", "of the reference on the same tokens"},
-           {"excess loss", "excess_loss", "mean of -log p less the reference's, token by token, nats", kInterval}},
-          [](const QualityRow& r) {
-            return std::vector{Cell::of(r.predictions.reference_perplexity.value, 3),
-                               Cell::of(r.predictions.excess, 5)};
-          },
-          compared};
-}
-
-Part divergence() {
-  return {{{"KL", "kl", "mean of KL(reference || model) over predicted tokens, nats", kInterval},
-           {"median", "kl_median", "of the tokens' KL"},
-           {"99 %", "kl_99", "99th percentile of the tokens' KL"},
-           {"greatest", "kl_greatest", "greatest KL of a token"}},
-          [](const QualityRow& r) {
-            const PredictionFigures& f = r.predictions;
-            const auto figure = [](double x) { return Cell::of(x, three_figures(x)); };
-            return std::vector{Cell::of(f.divergence, three_figures(f.divergence.value)), figure(f.divergence_median),
-                               figure(f.divergence_99), figure(f.divergence_most)};
-          },
-          compared};
-}
-
-Part agreement() {
-  return {
-      {{"same top token", "same_top", "share of tokens for which both have the same most probable token", kInterval},
-       {"overlap", "overlap", "mean of the sum of min(p, r): acceptance at temperature 1 if one drafts for the other",
-        kInterval}},
-      [](const QualityRow& r) {
-        return std::vector{Cell::of(r.predictions.agreement, 4), Cell::of(r.predictions.overlap, 4)};
-      },
-      compared};
-}
-
-Part outputs() {
-  return {{{"prompts", "prompts", ""},
-           {"equal", "equal_outputs", "share of prompts whose whole outputs are equal", kInterval},
-           {"common prefix", "common_prefix", "tokens before the first difference, mean over prompts", kInterval},
-           {"its share", "common_prefix_share", "the same as a share of the reference's tokens", kInterval}},
-          [](const QualityRow& r) {
-            const OutputFigures& f = *r.outputs;
-            return std::vector{Cell::of(f.prompts, 0), Cell::of(f.equal, 3), Cell::of(f.prefix, 1),
-                               Cell::of(f.prefix_share, 3)};
-          },
-          wrote};
+// Whether the row has the figures of these columns.
+bool has(const QualityRow& r, Part part) {
+  if (part == Part::outputs) return r.outputs.has_value();
+  return part < Part::excess || !r.reference.empty();
 }
 
 // The columns of those parts of which the rows have figures.
-Table table_of(const std::string& title, std::vector<Part> parts, const std::vector<QualityRow>& rows) {
-  std::erase_if(parts, [&](const Part& p) { return !p.shown(rows.front()); });
-  Table t{title, "", {}, {}};
-  for (const Part& p : parts) t.columns.insert(t.columns.end(), p.columns.begin(), p.columns.end());
-  for (const QualityRow& r : rows) {
-    Row row;
-    for (const Part& p : parts) std::ranges::move(p.cells(r), std::back_inserter(row.cells));
-    t.rows.push_back(std::move(row));
+Table table_of(const std::string& title, const std::set<Part>& parts, const std::vector<QualityRow>& rows) {
+  Table t;
+  t.title = title;
+  t.rows.resize(rows.size());
+  std::vector<bool> chosen;
+  for (const auto& [part, column] : kColumns) {
+    chosen.push_back(parts.contains(part) && has(rows.front(), part));
+    if (chosen.back()) t.columns.push_back(column);
+  }
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<Cell> cells = cells_of(rows[r]);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (chosen[i]) t.rows[r].cells.push_back(cells[i]);
   }
   return t;
 }
@@ -154,15 +135,17 @@ json to_json(const OutputFigures& f) {
 std::string quality_tables(const std::vector<QualityRow>& rows, const std::string& text, const std::string& format,
                            int width) {
   if (format == "csv")
-    return table_of("", {model(), type(), perplexity(), excess(), divergence(), agreement(), outputs()}, rows).csv();
+    return table_of("",
+                    {Part::model, Part::type, Part::perplexity, Part::excess, Part::divergence, Part::agreement,
+                     Part::outputs},
+                    rows)
+        .csv();
   const bool markdown = format == "markdown";
-  std::vector<Table> tables{table_of("Perplexity", {type(), perplexity(), excess()}, rows)};
-  if (compared(rows.front())) {
-    tables.push_back(table_of("KL divergence from the reference's predictions", {type(), divergence()}, rows));
-    tables.push_back(table_of("Agreement with the reference's predictions", {type(), agreement()}, rows));
-  }
-  if (wrote(rows.front()))
-    tables.push_back(table_of("Greedy outputs beside the reference's", {type(), outputs()}, rows));
+  std::vector<Table> tables{table_of("Perplexity", {Part::type, Part::perplexity, Part::excess}, rows)};
+  for (const auto& [title, part] : {std::pair("KL divergence from the reference's predictions", Part::divergence),
+                                    std::pair("Agreement with the reference's predictions", Part::agreement),
+                                    std::pair("Greedy outputs beside the reference's", Part::outputs)})
+    if (has(rows.front(), part)) tables.push_back(table_of(title, {Part::type, part}, rows));
   tables.front().note = note_of(rows, text);
   std::string found;
   for (const Table& t : tables) found += (markdown ? t.markdown() : t.terminal(width)) + "\n";

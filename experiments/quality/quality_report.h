@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/quality/outputs.h"
 #include "experiments/quality/predictions.h"
 
 namespace foretoken {

@@ -4,11 +4,13 @@
 #include <cstring>
 #include <numeric>
 
-#include "experiments/quantize/observing_backend.h"
+#include "experiments/quality/predictions.h"
+#include "experiments/quantize/rounding_error.h"
 #include "experiments/sweep/interrupt.h"
 #include "framework/cache/cached_model.h"
 #include "framework/model/convert.h"
 #include "framework/model/transformer.h"
+#include "framework/text/tokenizer.h"
 #include "kernels/error.h"
 #include "kernels/host_backend.h"
 
@@ -50,14 +52,6 @@ class OneLayer final : public TensorSource {
   const std::map<std::string, Weight>& matrices_;
 };
 
-// f32 rows on the host, of a device's rows in its own activation type, whose last ones may be padding.
-Tensor on_host(Backend& device, const Tensor& x, std::int64_t rows) {
-  const Tensor here = Tensor::host({rows, x.dim(1)}, x.dtype());
-  device.copy(x.rows(0, rows), here);
-  device.synchronize();
-  return converted(here, DType::f32);
-}
-
 }  // namespace
 
 const std::vector<std::vector<std::string>>& Calibration::products() {
@@ -80,7 +74,10 @@ Calibration::Calibration(Backend& device, const ModelConfig& config, const Check
                          const std::vector<std::vector<Token>>& windows)
     : device_(device), config_(config), checkpoint_(checkpoint) {
   std::int64_t all = 0;
-  for (const auto& w : windows) all += std::int64_t(w.size()), lengths_.push_back(int(w.size()));
+  for (const auto& w : windows) {
+    all += std::int64_t(w.size());
+    lengths_.push_back(int(w.size()));
+  }
   states_ = Tensor::host({all, config.width}, DType::f32);
   const Tensor table = checkpoint.tensor(kTable, {config.vocab, config.width});
   std::int64_t at = 0;
@@ -91,20 +88,17 @@ Calibration::Calibration(Backend& device, const ModelConfig& config, const Check
                     std::to_string(config.vocab) + "; give the model its own tokenizer");
       convert(table.rows(t, 1), states_.rows(at++, 1));
     }
-  config_.layers = 1, config_.vocab = int(all), config_.tied_head = true;
+  config_.layers = 1;
+  config_.vocab = int(all);
+  config_.tied_head = true;
 }
 
-Tensor Calibration::observe(int layer, const Observe& observe) { return run(layer, {}, observe); }
-
-Tensor Calibration::outputs(int layer, const std::map<std::string, Weight>& matrices) {
-  return run(layer, matrices, {});
-}
-
-Tensor Calibration::run(int layer, const std::map<std::string, Weight>& matrices, const Observe& observe) {
+Tensor Calibration::run(int layer, const Matrices& matrices, const Observe& observe) {
   std::size_t product = 0;
-  int rows = 0;  // of the window
+  int rows = 0;  // of the window; those behind them are padding
+  const auto here = [&](const Tensor& x) { return converted(on_host(device_, x.rows(0, rows)), DType::f32); };
   ObservingBackend backend(device_, [&](const Tensor& x) {
-    if (observe) observe(product, on_host(device_, x, rows));
+    if (observe) observe(product, here(x));
     product = (product + 1) % products().size();
   });
   const auto model = std::make_shared<Transformer>(backend, config_, OneLayer(checkpoint_, layer, states_, matrices),
@@ -117,7 +111,8 @@ Tensor Calibration::run(int layer, const std::map<std::string, Weight>& matrices
   Token at = 0;
   for (const int length : lengths_) {
     check_interrupt();
-    ++sequence.id, rows = length;
+    ++sequence.id;
+    rows = length;
     sequence.tokens.resize(std::size_t(length));
     std::iota(sequence.tokens.begin(), sequence.tokens.end(), at);
     (void)cached.unseen(sequence);
@@ -125,10 +120,29 @@ Tensor Calibration::run(int layer, const std::map<std::string, Weight>& matrices
     const Segment whole{&sequence, length, nullptr, 0};
     (void)cached.run({&whole, 1});
     cached.forget(sequence);
-    copy_on_host(on_host(device_, backend.states(), length), next.rows(at, length));
+    copy_on_host(here(backend.states()), next.rows(at, length));
     at += length;
   }
   return next;
+}
+
+std::vector<std::vector<Token>> calibration_windows(const DenseModel& model, const MethodOptions& o) {
+  constexpr int kWindow = 512;
+  constexpr long kLeast = 128;
+  const auto tokenizer = Tokenizer::load(model.directory());
+  const std::vector<Document> documents = documents_of(o.calibrate, "--calibrate", *tokenizer);
+  const int window = std::min(kWindow, model.config().positions), opening = documents.front().opening;
+  std::vector<std::vector<Token>> all;
+  long tokens = 0;
+  for (const Window& w : windows_of(documents, {window, window - opening - 1, o.tokens.value_or(kCalibrationTokens)})) {
+    all.push_back(w.tokens(documents));
+    tokens += long(all.back().size());
+  }
+  if (tokens < kLeast)
+    throw Error("the calibration text has " + std::to_string(tokens) +
+                " tokens, too few to say how inputs vary; give one of at least " + std::to_string(kLeast) +
+                " with --calibrate");
+  return all;
 }
 
 }  // namespace foretoken

@@ -7,15 +7,42 @@
 #include <cstring>
 #include <numeric>
 
-#include "experiments/quantize/cholesky.h"
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+
+#include "experiments/quantize/rounding_error.h"
 #include "framework/model/convert.h"
 #include "framework/model/in_parallel.h"
 #include "kernels/error.h"
+#include "kernels/host_backend.h"
 
 namespace foretoken {
 namespace {
 
-constexpr std::int64_t kBlock = 256;  // columns that are rounded before their errors are multiplied
+constexpr std::int64_t kLine = 16;     // numbers in a cache line
+constexpr std::int64_t kPanel = 1024;  // columns of the sums of products that are computed together
+constexpr std::int64_t kRows = 1024;   // of the text that are multiplied together
+constexpr std::int64_t kBlock = 256;   // columns that are factorized together, or rounded before errors are multiplied
+
+// Columns [begin, end) of `rows` become rows of `to`, from its column `at` on. Both sides are read and written by whole
+// cache lines; rows of `to` are a power of two apart, and would drive each other out of the cache.
+void transpose(const Tensor& rows, const Tensor& to, std::int64_t at, std::int64_t begin, std::int64_t end) {
+  float tile[kLine][kLine];
+  for (std::int64_t i = begin; i < end; i += kLine)
+    for (std::int64_t r = 0; r < rows.dim(0); r += kLine) {
+      const std::int64_t width = std::min(kLine, end - i), height = std::min(kLine, rows.dim(0) - r);
+      for (std::int64_t a = 0; a < height; ++a)
+        for (std::int64_t b = 0; b < width; ++b) tile[b][a] = rows.row<float>(r + a)[i + b];
+      for (std::int64_t b = 0; b < width; ++b)
+        std::memcpy(to.row<float>(i + b) + at + r, tile[b], std::size_t(height) * sizeof(float));
+    }
+}
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Rows = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
+                        Eigen::OuterStride<Eigen::Dynamic>>;
+
+Rows rows_of(const Tensor& t) { return {t.data<float>(), t.dim(0), t.dim(1), Eigen::OuterStride<>(t.row_stride())}; }
 
 std::vector<std::int32_t> order_of(const Tensor& sums, bool by_size) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(sums.dim(0)));
@@ -25,14 +52,10 @@ std::vector<std::int32_t> order_of(const Tensor& sums, bool by_size) {
   return order;
 }
 
-// What is added to the diagonal.
 float damping_of(const Tensor& sums, double damping) {
   double trace = 0;
   for (std::int64_t i = 0; i < sums.dim(0); ++i) trace += double(sums.row<float>(i)[i]);
-  if (!std::isfinite(trace))
-    throw Error(
-        "the inputs of a matrix are not finite while the model reads the calibration text; calibrate with another "
-        "text, or correct the model");
+  if (!std::isfinite(trace)) refuse_inputs();
   return trace > 0 ? float(damping * trace / double(sums.dim(0))) : 1.0f;
 }
 
@@ -81,11 +104,91 @@ std::vector<double> shares_within(const GptqFactor& factor, Columns block) {
 
 }  // namespace
 
+InputProducts::InputProducts(Backend& device, std::int64_t in, DType type)
+    : device_(device), in_(in), type_(type), waiting_(Tensor::host({in, kRows}, DType::f32)) {
+  for (std::int64_t begin = 0; begin < in; begin += kPanel) {
+    const Tensor zeros = Tensor::host({in - begin, std::min(kPanel, in - begin)}, DType::f32);
+    std::memset(zeros.raw(), 0, std::size_t(zeros.bytes()));
+    const Tensor panel = device.allocate(zeros.shape(), DType::f32);
+    device.copy(zeros, panel);
+    device.synchronize();
+    panels_.push_back(panel);
+  }
+}
+
+void InputProducts::add(const Tensor& x) {
+  for (std::int64_t at = 0; at < x.dim(0);) {
+    const std::int64_t some = std::min(x.dim(0) - at, kRows - rows_);
+    constexpr std::int64_t kWork = 8;  // a transposed number takes as long as so many that are read in their order
+    by_all_cores((in_ + kLine - 1) / kLine, kWork * kLine * some, [&](std::int64_t begin, std::int64_t end) {
+      transpose(x.rows(at, some), waiting_, rows_, begin * kLine, std::min(in_, end * kLine));
+    });
+    at += some;
+    rows_ += some;
+    if (rows_ == kRows) multiply();
+  }
+}
+
+// Each panel of X^T X is X^T times some columns of X: a product with these columns as a matrix [columns, rows].
+void InputProducts::multiply() {
+  if (rows_ == 0) return;
+  for (std::int64_t i = 0; i < in_; ++i) std::fill(waiting_.row<float>(i) + rows_, waiting_.row<float>(i + 1), 0.0f);
+  const bool on_host = device_.device().kind == Device::Kind::cpu;  // whose products read f32 inputs alone
+  const Tensor rounded = converted(waiting_, type_),
+               x = device_.upload(on_host ? converted(rounded, DType::f32) : rounded);
+  std::int64_t begin = 0;
+  for (const Tensor& sums : panels_) {
+    const Weight columns = device_.prepare(Weight::dense(rounded.rows(begin, sums.dim(1))));
+    device_.linear_add(sums, x.rows(begin, in_ - begin), columns);
+    begin += sums.dim(1);
+  }
+  device_.synchronize();
+  rows_ = 0;
+}
+
+Tensor InputProducts::sums() {
+  multiply();
+  const Tensor all = Tensor::host({in_, in_}, DType::f32);
+  std::int64_t begin = 0;
+  for (const Tensor& panel : panels_) {
+    copy_on_host(on_host(device_, panel), all.rows(begin, panel.dim(0)).columns(begin, panel.dim(1)));
+    begin += panel.dim(1);
+  }
+  return all;
+}
+
+bool factorize(Backend& host, Tensor a) {
+  const std::int64_t n = a.dim(0);
+  for (std::int64_t k = 0; k < n; k += kBlock) {
+    const std::int64_t width = std::min(kBlock, n - k), below = n - k - width;
+    const Tensor panel = a.rows(k, n - k).columns(k, width), corner = panel.rows(0, width);
+    if (k > 0) {
+      const Tensor left = on_host(host, a.rows(k, width).columns(0, k));
+      const Tensor known = host.linear(a.rows(k, n - k).columns(0, k), host.prepare(Weight::dense(left)));
+      rows_of(panel) -= rows_of(known);
+    }
+    const Eigen::LLT<Matrix> factor(rows_of(corner).cast<double>());
+    if (factor.info() != Eigen::Success) return false;
+    const Matrix lower = factor.matrixL(), inverse = factor.matrixL().solve(Matrix::Identity(width, width));
+    rows_of(corner) = lower.cast<float>();
+    if (below == 0) continue;
+    const Tensor divisor = Tensor::host({width, width}, DType::f32), rest = panel.rows(width, below);
+    rows_of(divisor) = inverse.cast<float>();
+    copy_on_host(host.linear(rest, host.prepare(Weight::dense(divisor))), rest);
+  }
+  return true;
+}
+
+void refuse_inputs() {
+  throw Error(
+      "the inputs of a matrix are not finite while the model reads the calibration text; calibrate with another text, "
+      "or correct the model");
+}
+
 GptqFactor::GptqFactor(Backend& host, const Tensor& sums, double damping, bool by_size)
-    : order_(order_of(sums, by_size)) {
-  const std::int64_t n = in();
+    : order_(order_of(sums, by_size)), lower_(Tensor::host(sums.shape(), DType::f32)) {
+  const std::int64_t n = sums.dim(0);
   const float damp = damping_of(sums, damping);
-  lower_ = Tensor::host({n, n}, DType::f32);
   by_all_cores(n, n, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int32_t i = order_[std::size_t(n - 1 - r)];

@@ -14,6 +14,33 @@
 
 namespace foretoken {
 
+// Sums of products of a matrix's inputs over a text, X^T X, computed on a device.
+class InputProducts {
+ public:
+  // `type`: in which the device multiplies: that of the matrix, bf16 or f32. Sums are f32.
+  InputProducts(Backend& device, std::int64_t in, DType type);
+
+  void add(const Tensor& x);  // host f32 [rows, in]
+  // f32 [in, in], whose elements [i, j] with i < j are undefined (the sums are symmetric).
+  Tensor sums();
+
+ private:
+  void multiply();
+
+  Backend& device_;
+  std::int64_t in_;
+  DType type_;
+  Tensor waiting_;              // host f32: the rows that are not multiplied yet, transposed
+  std::int64_t rows_ = 0;       // of these
+  std::vector<Tensor> panels_;  // on the device, some columns of the sums each, from the diagonal down
+};
+
+// Replaces the lower triangle of a symmetric f32 [n, n] in the memory of `host`, a device in host memory, by that of
+// its Cholesky factor L, L L^T = a; what is above the diagonal is undefined before and after. False where `a` is not
+// positive definite to the precision of f32. Work: n^3 / 3 multiplications and additions together, all but n^2 of them
+// in Backend::linear.
+bool factorize(Backend& host, Tensor a);
+
 // What GPTQ needs of the inputs of a matrix.
 class GptqFactor {
  public:
@@ -22,11 +49,10 @@ class GptqFactor {
   // are. Sums that are not finite, or too much alike, are an Error. `host`: a device in host memory.
   GptqFactor(Backend& host, const Tensor& sums, double damping, bool by_size);
 
-  std::int64_t in() const { return std::int64_t(order_.size()); }
   const std::vector<std::int32_t>& order() const { return order_; }  // of rounding
   // R_jk / R_kk for j <= k, by places in the order.
   float share(std::int64_t j, std::int64_t k) const {
-    const std::int64_t last = in() - 1;
+    const std::int64_t last = std::int64_t(order_.size()) - 1;
     return lower_.row<float>(last - j)[last - k] / lower_.row<float>(last - k)[last - k];
   }
 
@@ -39,5 +65,7 @@ class GptqFactor {
 // for any number of threads.
 Weight gptq(Backend& host, const Weight& dense, const WeightFormat& format, const GptqFactor& factor,
             const ForShares& shares);
+
+[[noreturn]] void refuse_inputs();  // an Error: they are not finite
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// How the codes of a matrix are chosen. This module must not know how they are stored.
+// A model to be quantized, and how the codes of its matrices are chosen. This module must not know how they are stored.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -7,11 +7,41 @@
 #include <string>
 #include <vector>
 
-#include "experiments/quantize/dense_model.h"
 #include "experiments/quantize/stored_form.h"
+#include "framework/model/checkpoint.h"
+#include "framework/model/config.h"
 #include "kernels/formats/format.h"
 
 namespace foretoken {
+
+// A layer that is quantized. Methods may change it, as long as it computes the same.
+struct DenseLayer {
+  std::string prefix;                      // "model.layers.3."
+  std::vector<std::string> modules;        // that have a matrix, within the layer: "mlp.up_proj"
+  std::map<std::string, Weight> matrices;  // of these, f32 or bf16
+  std::vector<StoredTensor> others;        // all other tensors, by their names in the model
+};
+
+class DenseModel {
+ public:
+  // A directory in Hugging Face form. One that is quantized already is an Error.
+  explicit DenseModel(const std::filesystem::path& directory);
+
+  const ModelConfig& config() const { return config_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  const nlohmann::ordered_json& config_json() const { return json_; }
+  const std::filesystem::path& directory() const { return directory_; }
+
+  DenseLayer layer(int number) const;
+  std::vector<StoredTensor> outside() const;  // of all layers
+
+ private:
+  std::filesystem::path directory_;
+  nlohmann::ordered_json json_;
+  ModelConfig config_;
+  std::optional<Checkpoint> checkpoint_;
+  std::map<std::string, Shape> shapes_;
+};
 
 constexpr long kCalibrationTokens = 8192;
 
@@ -24,24 +54,25 @@ struct MethodOptions {
   std::optional<std::string> device;  // that reads the text; absent: "auto"
 };
 
+// Rounding to nearest, and what other methods do.
 class Method {
  public:
+  explicit Method(const WeightFormat& format) : format_(format) {}
   virtual ~Method() = default;
   // Called layer after layer, from the first that is to be rounded on. It may change the layer, whose matrices are
   // rounded next and whose other tensors are stored. `kept`: a folder for what a later process needs that goes on with
   // this layer.
-  virtual void begin(int number, DenseLayer& layer, const std::filesystem::path& kept) {
-    (void)number, (void)layer, (void)kept;
-  }
-  virtual Weight round(const std::string& module, const Weight& dense) = 0;
+  virtual void begin(int, DenseLayer&, const std::filesystem::path& /*kept*/) {}
+  virtual Weight round(const std::string& module, const Weight& dense);
   // After all matrices of the layer, by module.
-  virtual void end(int number, const std::map<std::string, Weight>& rounded, const std::filesystem::path& kept) {
-    (void)number, (void)rounded, (void)kept;
-  }
+  virtual void end(int, const std::map<std::string, Weight>& /*rounded*/, const std::filesystem::path& /*kept*/) {}
   // |y - y'| / |y| of the outputs y of the layer's products so far; unknown without a calibration text.
   virtual std::optional<double> output_error() const { return std::nullopt; }
   // What the checkpoint says besides its format.
   virtual SchemeFacts facts() const { return {}; }
+
+ protected:
+  const WeightFormat& format_;
 };
 
 std::vector<std::string> quantization_methods();
@@ -51,15 +82,4 @@ std::unique_ptr<Method> make_method(const MethodOptions& options, const DenseMod
 // What the choice of codes depends on besides the model and the format.
 nlohmann::json job_of(const MethodOptions& options);
 
-namespace methods {
-
-std::unique_ptr<Method> rtn(const WeightFormat& format);
-std::unique_ptr<Method> gptq(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
-// `format`: sparse24.
-std::unique_ptr<Method> wanda(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
-std::unique_ptr<Method> awq(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
-// `format`: int8.
-std::unique_ptr<Method> smoothquant(const WeightFormat& format, const DenseModel& model, const MethodOptions& options);
-
-}  // namespace methods
 }  // namespace foretoken

@@ -1,22 +1,28 @@
 #include "experiments/quantize/quantize.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <set>
 
-#include "experiments/quality/blocks.h"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "experiments/quality/quality.h"
 #include "experiments/quantize/rounding_error.h"
 #include "experiments/quantize/stored_form.h"
-#include "experiments/quantize/unfinished_checkpoint.h"
 #include "experiments/report/table.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
-#include "framework/text/regular_file.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -24,6 +30,16 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+constexpr const char *kList = "unfinished.json", *kLock = "lock";
+
+// The same directory by a path whose last part is its name: of "new/" and "new/." "new".
+fs::path named(const fs::path& directory) {
+  const fs::path normal = directory.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+void write_json(const fs::path& file, const json& value) { write_whole(file, value.dump(2) + "\n"); }
 
 void expect_finite(const std::string& module, const Weight& w) {
   const auto finite = [](auto v) { return std::isfinite(float(v)); };
@@ -77,16 +93,13 @@ void write_other_files(const DenseModel& model, const StoredForm& form, const Sc
   std::map<std::string, int> groups;
   for (int l = 0; l < model.config().layers; ++l)
     for (const auto& [module, size] : work.facts(l)["groups"].items()) groups[module] = size;
-  const auto write = [&](const fs::path& name, const std::string& bytes) {
-    const std::string_view piece = bytes;
-    write_whole(work.folder() / name, {&piece, 1});
-  };
   for (const auto& entry : fs::directory_iterator(model.directory()))
     if (entry.is_regular_file() && !holds_weights(entry.path()) && entry.path().filename() != "config.json")
-      write(entry.path().filename(), read_bytes(entry.path(), entry.path().string(), "check its permissions"));
+      write_whole(work.folder() / entry.path().filename(),
+                  read_bytes(entry.path(), entry.path().string(), "check its permissions"));
   nlohmann::ordered_json config = model.config_json();
   config["quantization_config"] = form.config(groups, facts);
-  write("config.json", config.dump(2) + "\n");
+  write_whole(work.folder() / "config.json", config.dump(2) + "\n");
 }
 
 LayerError error_of(int layer, const json& facts) {
@@ -129,6 +142,106 @@ json json_of(const std::vector<LayerError>& errors, const QuantizeOptions& o) {
 
 }  // namespace
 
+UnfinishedCheckpoint::UnfinishedCheckpoint(const fs::path& out, const json& job, int shards)
+    : out_(named(out)), folder_(out_.string() + ".partial"), job_(job), shards_(shards) {
+  const auto expect_no_out = [&] {
+    if (has_file(out_)) throw Error(out_.string() + " exists already; name another directory with --out, or remove it");
+  };
+  expect_no_out();
+  try {
+    make();
+    lock();
+    expect_no_out();  // another process may have finished meanwhile
+    open();
+  } catch (...) {
+    if (std::error_code ignored; made_) fs::remove_all(folder_, ignored);
+    throw;
+  }
+}
+
+void UnfinishedCheckpoint::make() {
+  std::error_code why;
+  made_ = fs::create_directories(folder_, why);
+  if (why)
+    throw Error(folder_.string() + " cannot be made (" + why.message() +
+                "); make room or correct the permissions, or name another --out");
+  made_ |= fs::is_empty(folder_, why);  // a process was killed before it had its lock
+  if (!made_ && !has_file(folder_ / kList) && !has_file(folder_ / kLock))
+    throw Error(folder_.string() + " exists, but this command did not make it; remove it, or name another --out");
+}
+
+void UnfinishedCheckpoint::lock() {
+  const fs::path file = folder_ / kLock;
+  lock_.emplace(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (lock_->number() < 0)
+    throw Error(file.string() + " cannot be written (" + std::strerror(errno) +
+                "); make room or correct the permissions, then give the command again");
+  // A file system without locks is used without. A file that is removed already was another process's to the end.
+  struct stat found = {};
+  const bool taken = ::flock(lock_->number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (!taken && (::fstat(lock_->number(), &found) != 0 || found.st_nlink > 0)) return;
+  made_ = false;
+  throw Error("another process is writing " + folder_.string() + "; wait for its end, or name another --out");
+}
+
+// Reads the list, or begins one.
+void UnfinishedCheckpoint::open() {
+  if (const fs::path list = folder_ / kList; has_file(list)) {
+    const json found = read_json(list);
+    if (!found.is_object() || found.value("job", json()) != job_)
+      throw Error(folder_.string() + " holds the unfinished work of another command; remove it, or name another --out");
+    for (const auto& [name, done] : found["shards"].items()) {
+      if (!has_file(folder_ / name)) continue;
+      if (fs::file_size(folder_ / name) != done.value("file_bytes", std::uintmax_t(0)))
+        throw Error((folder_ / name).string() + " is not as long as it was written; remove " + folder_.string() +
+                    " and give the command again");
+      shards_done_[name] = done;
+    }
+  } else {
+    write_list();
+  }
+  fs::create_directories(scratch());
+}
+
+UnfinishedCheckpoint::~UnfinishedCheckpoint() {
+  std::error_code ignored;
+  if (made_ && shards_done_.empty()) fs::remove_all(folder_, ignored);
+}
+
+std::string UnfinishedCheckpoint::name_of(int shard) const {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", shard + 1, shards_);
+  return name;
+}
+
+void UnfinishedCheckpoint::write_list() const {
+  write_json(folder_ / kList, {{"job", job_}, {"shards", shards_done_}});
+}
+
+void UnfinishedCheckpoint::add(int shard, std::span<const StoredTensor> tensors, const json& facts) {
+  write_safetensors(folder_ / name_of(shard), tensors);
+  json bytes = json::object();
+  for (const StoredTensor& t : tensors) bytes[t.name] = t.values.bytes();
+  shards_done_[name_of(shard)] = {
+      {"facts", facts}, {"bytes", bytes}, {"file_bytes", fs::file_size(folder_ / name_of(shard))}};
+  write_list();
+}
+
+void UnfinishedCheckpoint::finish() {
+  json map = json::object();
+  std::int64_t bytes = 0;
+  for (const auto& [shard, done] : shards_done_.items())
+    for (const auto& [name, size] : done["bytes"].items()) {
+      map[name] = shard;
+      bytes += size.get<std::int64_t>();
+    }
+  write_json(folder_ / "model.safetensors.index.json", {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}});
+  fs::remove_all(scratch());
+  fs::rename(folder_, out_);
+  fs::remove(out_ / kList);
+  fs::remove(out_ / kLock);
+}
+
 std::vector<LayerError> quantize_checkpoint(const QuantizeOptions& o,
                                             const std::function<void(int finished, int layers)>& done) {
   const StoredForm& form = stored_form(o.format);
@@ -146,7 +259,7 @@ std::vector<LayerError> quantize_checkpoint(const QuantizeOptions& o,
     if (!work.finished(l)) write_layer(model, *method, form, l, work);
     errors.push_back(error_of(l, work.facts(l)));
   }
-  if (!work.finished(layers)) work.add(layers, model.others(-1), json::object());
+  if (!work.finished(layers)) work.add(layers, model.outside(), json::object());
   write_other_files(model, form, method->facts(), work);
   work.finish();
   done(layers, layers);

@@ -15,27 +15,17 @@
 namespace foretoken {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& file, int why) {
-  throw Error(file.string() + " cannot be written (" + std::strerror(why) +
-              "); make room or correct the permissions, then give the command again");
-}
-
 // Zero, or the errno of what failed.
-int write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return n < 0 ? errno : ENOSPC;
-    bytes.remove_prefix(std::size_t(n));
-  }
-  return 0;
-}
-
 int write_file(const std::filesystem::path& file, std::span<const std::string_view> pieces) {
   const Descriptor d(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (d.number() < 0) return errno;
-  for (const std::string_view piece : pieces)
-    if (const int why = write_all(d.number(), piece); why != 0) return why;
+  for (std::string_view bytes : pieces)
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(d.number(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return n < 0 ? errno : ENOSPC;
+      bytes.remove_prefix(std::size_t(n));
+    }
   return ::fsync(d.number()) == 0 ? 0 : errno;
 }
 
@@ -47,8 +37,6 @@ std::filesystem::path target_of(std::filesystem::path file) {
     file = file.parent_path() / std::filesystem::read_symlink(file, error);
   return file;
 }
-
-std::string_view bytes_of(const Tensor& t) { return {static_cast<const char*>(t.raw()), std::size_t(t.bytes())}; }
 
 std::string header_of(std::span<const StoredTensor> tensors) {
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
@@ -81,13 +69,15 @@ void write_whole(const std::filesystem::path& file, std::span<const std::string_
   if (why == 0 && ::rename(beside.c_str(), target.c_str()) != 0) why = errno;
   if (why == 0) return;
   ::unlink(beside.c_str());
-  fail(file, why);
+  throw Error(file.string() + " cannot be written (" + std::strerror(why) +
+              "); make room or correct the permissions, then give the command again");
 }
 
 void write_safetensors(const std::filesystem::path& file, std::span<const StoredTensor> tensors) {
   const std::string header = header_of(tensors);
   std::vector<std::string_view> pieces{header};
-  for (const StoredTensor& t : tensors) pieces.push_back(bytes_of(t.values));
+  for (const StoredTensor& t : tensors)
+    pieces.emplace_back(static_cast<const char*>(t.values.raw()), std::size_t(t.values.bytes()));
   write_whole(file, pieces);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "kernels/tensor.h"
 
@@ -23,5 +24,6 @@ StoredTensor stored_tensor(std::string name, Tensor values);
 void write_safetensors(const std::filesystem::path& file, std::span<const StoredTensor> tensors);
 // Likewise for any bytes. A symbolic link stays, and the file to which it leads is replaced.
 void write_whole(const std::filesystem::path& file, std::span<const std::string_view> pieces);
+inline void write_whole(const std::filesystem::path& file, std::string_view bytes) { write_whole(file, {&bytes, 1}); }
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 // How checkpoints store matrices of a weight format: which tensors a module has, and what config.json says of them.
-// compressed-tensors for integers and 8-bit floats, bitsandbytes for NF4 and FP4. This module must not know how weights
-// were rounded or which model they are of.
+// compressed-tensors (https://github.com/vllm-project/compressed-tensors) for integers, 8-bit floats and 2:4,
+// bitsandbytes (https://github.com/bitsandbytes-foundation/bitsandbytes) for NF4 and FP4. This module must not know how
+// weights were rounded or which model they are of.
 #pragma once
 #include <map>
 #include <string>
@@ -21,26 +22,21 @@ struct SchemeFacts {
   bool ordered_columns = false;
 };
 
-class StoredForm {
- public:
-  virtual ~StoredForm() = default;
+struct StoredForm {
+  std::string name, layout;  // of the weight format; of the tensors
+  nlohmann::json weights;    // what compressed-tensors says of the matrices; null: another form
+  std::vector<StoredTensor> (*store)(const StoredForm& form, const std::string& module, const Weight& w);
+
   // The tensors of a module ("model.layers.0.mlp.up_proj"), whose matrix is quantized. One that the form cannot store
   // is an Error.
-  virtual std::vector<StoredTensor> tensors(const std::string& module, const Weight& w) const = 0;
+  std::vector<StoredTensor> tensors(const std::string& module, const Weight& w) const {
+    return store(*this, module, w);
+  }
   // "quantization_config" of config.json; `groups`: by module, the inputs that share a scale.
-  virtual nlohmann::json config(const std::map<std::string, int>& groups, const SchemeFacts& facts = {}) const = 0;
+  nlohmann::json config(const std::map<std::string, int>& groups, const SchemeFacts& facts = {}) const;
 };
 
 // An Error that lists the formats that have a stored form, where this one has none.
 const StoredForm& stored_form(const std::string& format);
-std::vector<std::string> storable_formats();
 
-namespace stored {
-
-// compressed.cpp: https://github.com/vllm-project/compressed-tensors
-const std::map<std::string, const StoredForm*>& compressed_tensors();  // by the name of the format
-// bitsandbytes.cpp: https://github.com/bitsandbytes-foundation/bitsandbytes
-const std::map<std::string, const StoredForm*>& bitsandbytes();
-
-}  // namespace stored
 }  // namespace foretoken

@@ -76,6 +76,8 @@ class Quality(InFolder):
             self.assertEqual((line["quality"]["kv_bytes"], same["quality"]["kv_bytes"]), (8 * 36, 8 * 64))
         self.refused("--kv-dtype", "int4", "--device", "cpu", words=["kv_dtype", "int4", "fp8"])
         self.refused("--thin", "4", "--device", "cpu", words=["'4' of --thin", "4+256"])
+        for option, value in (("--max-new-tokens", "9"), ("--limit", "3"), ("--prompts", "absent.jsonl")):
+            self.refused("--thin", "4+64", option, value, words=["--thin", "compares no outputs", option, "leave one of them out"])
 
     def test_tables(self):
         status, out, err = self.run_it("--dtype", "int8", *FEW)

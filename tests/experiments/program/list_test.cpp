@@ -1,5 +1,5 @@
 // `foretoken list` as text and as JSON.
-#include "experiments/program/list.h"
+#include "experiments/program/commands.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Outputs side by side, counted by hand.
-#include "experiments/quality/outputs.h"
-
 #include <gtest/gtest.h>
+
+#include "experiments/quality/predictions.h"
 
 namespace foretoken {
 namespace {

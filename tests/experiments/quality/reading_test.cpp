@@ -1,6 +1,5 @@
 // Readings on a thinned cache: which tokens decide their logits.
-#include "experiments/quality/reading.h"
-
+#include "experiments/quality/predictions.h"
 #include "framework/cache/page_choices.h"
 #include "tests/kernels/scenario.h"
 #include "tests/support/tiny_models.h"

@@ -1,11 +1,11 @@
 // Scores of single rows, against sums written out by hand; and what they must not lose over a large vocabulary.
-#include "experiments/quality/row_scores.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "experiments/quality/predictions.h"
 
 namespace foretoken {
 namespace {

@@ -1,10 +1,10 @@
 // Means of units that are all alike have no bounds; others have those of the bootstrap.
-#include "experiments/quality/varying_mean.h"
-
 #include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "experiments/quality/predictions.h"
 
 namespace foretoken {
 namespace {

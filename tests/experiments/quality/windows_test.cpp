@@ -1,11 +1,10 @@
 // Windows predict every token once, from as many tokens before it as they promise.
-#include "experiments/quality/windows.h"
-
 #include <filesystem>
 #include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "experiments/quality/predictions.h"
 #include "kernels/error.h"
 
 namespace foretoken {

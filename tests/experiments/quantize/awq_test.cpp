@@ -1,6 +1,4 @@
 // Where AWQ cuts a group: at the widest group that it cuts, and no wider. And what a device that tells passes on.
-#include "experiments/quantize/awq.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,8 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/quantize/calibration.h"
 #include "experiments/quantize/method.h"
-#include "experiments/quantize/observing_backend.h"
+#include "experiments/quantize/scaling.h"
 #include "kernels/cpu/cpu_backend.h"
 
 namespace foretoken::test {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "experiments/quality/reading.h"
+#include "experiments/quality/predictions.h"
 #include "framework/model/convert.h"
 #include "kernels/formats/format.h"
 #include "tests/framework/model/golden.h"

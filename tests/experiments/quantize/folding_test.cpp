@@ -1,16 +1,13 @@
 // Scales that are folded into a model change no output, and those that AWQ chooses make rounding cost less.
-#include "experiments/quantize/folding.h"
-
 #include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "experiments/quality/reading.h"
-#include "experiments/quantize/awq.h"
+#include "experiments/quality/predictions.h"
 #include "experiments/quantize/calibration.h"
-#include "experiments/quantize/output_error.h"
-#include "experiments/quantize/smoothing.h"
+#include "experiments/quantize/rounding_error.h"
+#include "experiments/quantize/scaling.h"
 #include "framework/model/convert.h"
 #include "framework/model/transformer.h"
 #include "tests/framework/model/golden.h"

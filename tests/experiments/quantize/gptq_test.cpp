@@ -10,9 +10,7 @@
 #include <Eigen/LU>
 #include <gtest/gtest.h>
 
-#include "experiments/quantize/cholesky.h"
-#include "experiments/quantize/input_products.h"
-#include "experiments/quantize/output_error.h"
+#include "experiments/quantize/rounding_error.h"
 #include "framework/model/convert.h"
 #include "tests/support/sentence.h"
 

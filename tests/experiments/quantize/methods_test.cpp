@@ -1,9 +1,9 @@
 // What each method does to a layer, and what it does not.
 #include <cmath>
 
-#include "experiments/quantize/calibration_text.h"
+#include "experiments/quantize/calibration.h"
 #include "experiments/quantize/method.h"
-#include "experiments/quantize/output_error.h"
+#include "experiments/quantize/rounding_error.h"
 #include "framework/model/convert.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "kernels/host_backend.h"
@@ -126,35 +126,72 @@ TEST_F(Methods, GptqReadsWhatRoundedLayersGive) {
   EXPECT_FALSE(same(states_behind(true), states_behind(false)));
 }
 
+// By product: the norms of the inputs of a layer over the text, and some of them.
+struct LayerInputs {
+  LayerInputs(Calibration& text, int layer) {
+    std::map<std::size_t, std::vector<double>> squares;
+    (void)text.observe(layer, [&](std::size_t product, const Tensor& x) {
+      std::vector<double>& sums = squares[product];
+      sums.resize(std::size_t(x.dim(1)));
+      for (std::int64_t r = 0; r < x.dim(0); ++r)
+        for (std::int64_t i = 0; i < x.dim(1); ++i)
+          sums[std::size_t(i)] += double(x.row<float>(r)[i]) * double(x.row<float>(r)[i]);
+      some.try_emplace(product, x);
+    });
+    for (const auto& [product, sums] : squares)
+      for (const double s : sums) norms[product].push_back(float(std::sqrt(s)));
+  }
+  std::map<std::size_t, std::vector<float>> norms;
+  std::map<std::size_t, Tensor> some;
+};
+
 // Norms of the inputs over the text decide, and outputs on it are nearer than those of the greatest weights.
 TEST_F(Methods, WandaKeepsWhatItsInputsMakeGreat) {
   const DenseModel model(kDraft);
   const auto wanda = method("wanda", model, "sparse24");
   const DenseLayer layer = begun(*wanda, model);
   const auto host = make_cpu_backend(2);
-  std::map<std::size_t, std::vector<double>> squares;
-  std::map<std::size_t, Tensor> some;
-  CalibrationText(model, options("wanda")).observe(0, here_, [&](std::size_t product, const Tensor& x) {
-    std::vector<double>& sums = squares[product];
-    sums.resize(std::size_t(x.dim(1)));
-    for (std::int64_t r = 0; r < x.dim(0); ++r)
-      for (std::int64_t i = 0; i < x.dim(1); ++i)
-        sums[std::size_t(i)] += double(x.row<float>(r)[i]) * x.row<float>(r)[i];
-    some.try_emplace(product, x);
-  });
+  Calibration text(*host, model.config(), model.checkpoint(), calibration_windows(model, options("wanda")));
+  const LayerInputs inputs(text, 0);
   SquaredError by_inputs, by_size;
   for (const std::string& module : layer.modules) {
     const std::size_t product = Calibration::product_of(module);
-    std::vector<float> norms;
-    for (const double s : squares.at(product)) norms.push_back(float(std::sqrt(s)));
+    const std::vector<float>& norms = inputs.norms.at(product);
     const Weight &dense = layer.matrices.at(module), kept = wanda->round(module, dense);
     EXPECT_TRUE(same(kept.kept, pruned(dense, norms).kept)) << module;
     EXPECT_TRUE(same(kept.values, pruned(dense, norms).values)) << module;
-    by_inputs += output_error(*host, some.at(product), dense, kept);
-    by_size += output_error(*host, some.at(product), dense, pruned(dense));
+    by_inputs += output_error(*host, inputs.some.at(product), dense, kept);
+    by_size += output_error(*host, inputs.some.at(product), dense, pruned(dense));
   }
   EXPECT_LT(by_inputs.relative(), 0.95 * by_size.relative());
   EXPECT_GT(wanda->output_error().value(), 0);
+}
+
+// The norms of layer 1 are those of what layer 0 gives with the matrices that are left of it.
+TEST_F(Methods, WandaReadsWhatThinnedLayersGive) {
+  const DenseModel model(kDraft);
+  const auto wanda = method("wanda", model, "sparse24");
+  const DenseLayer first = begun(*wanda, model);
+  std::map<std::string, Weight> thinned;
+  for (const std::string& module : first.modules) thinned[module] = wanda->round(module, first.matrices.at(module));
+  wanda->end(0, thinned, here_);
+  DenseLayer second = model.layer(1);
+  wanda->begin(1, second, here_);
+  const auto host = make_cpu_backend(2);
+  const auto inputs_behind = [&](const std::map<std::string, Weight>& matrices) {
+    Calibration text(*host, model.config(), model.checkpoint(), calibration_windows(model, options("wanda")));
+    text.set_states(text.outputs(0, matrices));
+    return LayerInputs(text, 1);
+  };
+  const LayerInputs behind_thinned = inputs_behind(thinned), behind_dense = inputs_behind({});
+  bool tells_apart = false;
+  for (const std::string& module : second.modules) {
+    const std::size_t product = Calibration::product_of(module);
+    const Weight &dense = second.matrices.at(module), kept = wanda->round(module, dense);
+    EXPECT_TRUE(same(kept.kept, pruned(dense, behind_thinned.norms.at(product)).kept)) << module;
+    tells_apart |= !same(kept.kept, pruned(dense, behind_dense.norms.at(product)).kept);
+  }
+  EXPECT_TRUE(tells_apart) << "the inputs behind dense layers would do as well";
 }
 
 TEST_F(Methods, AreRefusedForFormatsThatTheyCannotChoose) {

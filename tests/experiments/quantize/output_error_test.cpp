@@ -1,10 +1,9 @@
 // The error of outputs, against outputs that the reference device computes with the rounded matrix itself.
-#include "experiments/quantize/output_error.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "experiments/quantize/rounding_error.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "kernels/host_backend.h"
 

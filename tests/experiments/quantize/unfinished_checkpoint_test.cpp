@@ -1,11 +1,10 @@
 // The folder of a checkpoint that is being written: whose it is, what it is called in the end, and when it is removed.
-#include "experiments/quantize/unfinished_checkpoint.h"
-
 #include <csignal>
 #include <set>
 
 #include <sys/resource.h>
 
+#include "experiments/quantize/quantize.h"
 #include "tests/experiments/quantize/quantized.h"
 
 namespace foretoken::test {

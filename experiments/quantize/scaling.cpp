@@ -1,4 +1,4 @@
-#include "experiments/quantize/awq.h"
+#include "experiments/quantize/scaling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include <Eigen/Core>
 
-#include "experiments/quantize/folding.h"
-#include "experiments/quantize/output_error.h"
+#include "experiments/quantize/calibration.h"
+#include "experiments/quantize/rounding_error.h"
 #include "framework/model/convert.h"
 #include "framework/model/in_parallel.h"
 
@@ -17,6 +17,30 @@ namespace {
 constexpr int kSteps = 20;             // of alpha, and of the whole range of clipping
 constexpr int kCuts = kSteps / 2;      // which is searched down to one half
 constexpr std::int64_t kWidest = 512;  // group that is cut
+
+// nullptr: the layer has no such tensor.
+StoredTensor* find(DenseLayer& layer, const std::string& name) {
+  const auto found = std::ranges::find(layer.others, layer.prefix + name, &StoredTensor::name);
+  return found == layer.others.end() ? nullptr : &*found;
+}
+
+// A copy [n], each divided by its scale, in the type of the tensor, or in f32 where that has no rounding here.
+Tensor divided(const Tensor& t, std::span<const float> scales) {
+  const Tensor values = converted(t, DType::f32), quotients = Tensor::host(t.shape(), DType::f32);
+  for (std::size_t i = 0; i < scales.size(); ++i) quotients.data<float>()[i] = values.data<float>()[i] / scales[i];
+  return converted(quotients, t.dtype() == DType::bf16 ? DType::bf16 : DType::f32);
+}
+
+// A copy in f32, each number [o, i] changed by change(number, o, i).
+template <class Change> Weight changed(const Weight& dense, const Change& change) {
+  Weight w = dense;
+  w.values = f32_copy(dense.values);
+  by_all_cores(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o)
+      for (std::int64_t i = 0; i < w.in; ++i) change(w.values.row<float>(o)[i], std::size_t(o), std::size_t(i));
+  });
+  return w;
+}
 
 // magnitudes^alpha around 1, so that weights keep their order of magnitude.
 std::vector<float> powers(std::span<const float> magnitudes, double alpha) {
@@ -67,8 +91,7 @@ Tensor group_errors(Backend& host, const Tensor& lost, const std::vector<Weight>
 // The matrix with the weights of each group within that share of its greatest magnitude; shares f32 [out, groups].
 Weight cut(const Weight& dense, const Tensor& shares) {
   Weight w = dense;
-  w.values = Tensor::host({dense.out, dense.in}, DType::f32);
-  convert(dense.values, w.values);
+  w.values = f32_copy(dense.values);
   const std::int64_t group = w.in / shares.dim(1);
   by_all_cores(w.out, 2 * w.in, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o)
@@ -98,13 +121,71 @@ Tensor best_shares(Backend& host, const Weight& dense, const WeightFormat& forma
     const Weight rounded = quantize(cut(dense, filled(shape, share)), format, 0, by_all_cores);
     const Tensor errors = group_errors(host, weights_lost(dense, rounded), products);
     for (std::int64_t i = 0; i < errors.elements(); ++i)
-      if (errors.data<float>()[i] < least.data<float>()[i])
-        least.data<float>()[i] = errors.data<float>()[i], best.data<float>()[i] = share;
+      if (errors.data<float>()[i] < least.data<float>()[i]) {
+        least.data<float>()[i] = errors.data<float>()[i];
+        best.data<float>()[i] = share;
+      }
   }
   return best;
 }
 
 }  // namespace
+
+std::vector<Fold> folds_of(const ModelConfig& config) {
+  std::vector<Fold> all = {
+      {0, "input_layernorm"}, {1, "self_attn.v_proj"}, {2, "post_attention_layernorm"}, {3, "mlp.up_proj"}};
+  if (config.kv_heads != config.heads) all.erase(all.begin() + 1);
+  return all;
+}
+
+std::vector<float> foldable(const DenseLayer& layer, const Fold& fold, std::span<const float> scales) {
+  std::vector<float> found(scales.begin(), scales.end());
+  if (layer.matrices.contains(fold.maker)) return found;
+  const Tensor gain = find(const_cast<DenseLayer&>(layer), fold.maker + ".weight")->values,
+               before = converted(gain, DType::f32), after = converted(divided(gain, scales), DType::f32);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    found[i] = before.data<float>()[i] / after.data<float>()[i];
+    if (!std::isfinite(found[i]) || found[i] <= 0) found[i] = 1;
+  }
+  return found;
+}
+
+void fold_into(DenseLayer& layer, const Fold& fold, std::span<const float> scales) {
+  for (const std::string& module : Calibration::products()[fold.product])
+    layer.matrices[module] = with_columns(layer.matrices.at(module), scales);
+  const auto divide = [&](const std::string& name) {
+    StoredTensor* const t = find(layer, name);
+    if (!t) return;
+    const Tensor wide = layer.matrices.contains(fold.maker) ? converted(t->values, DType::f32) : t->values;
+    *t = stored_tensor(t->name, divided(wide, scales));
+  };
+  if (!layer.matrices.contains(fold.maker)) return divide(fold.maker + ".weight");
+  layer.matrices[fold.maker] =
+      changed(layer.matrices.at(fold.maker), [&](float& w, std::size_t o, std::size_t) { w /= scales[o]; });
+  divide(fold.maker + ".bias");
+}
+
+Weight with_columns(const Weight& dense, std::span<const float> scales) {
+  return changed(dense, [&](float& w, std::size_t, std::size_t i) { w *= scales[i]; });
+}
+
+std::vector<float> smoothing_scales(std::span<const Weight> dense, std::span<const float> largest, double alpha) {
+  std::vector<float> weights(largest.size(), 0.0f);
+  for (const Weight& w : dense) {
+    const Tensor values = converted(w.values, DType::f32);
+    by_all_cores(w.in, w.out, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t o = 0; o < w.out; ++o)
+        for (std::int64_t i = begin; i < end; ++i)
+          weights[std::size_t(i)] = std::max(weights[std::size_t(i)], std::abs(values.row<float>(o)[i]));
+    });
+  }
+  std::vector<float> scales;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const double s = std::pow(double(largest[i]), alpha) / std::pow(double(weights[i]), 1 - alpha);
+    scales.push_back(largest[i] > 0 && weights[i] > 0 ? float(s) : 1.0f);
+  }
+  return scales;
+}
 
 std::vector<float> awq_scales(Backend& device, std::span<const Weight> dense, const WeightFormat& format,
                               std::span<const float> magnitudes, const Tensor& x, const Foldable& foldable) {
@@ -118,7 +199,10 @@ std::vector<float> awq_scales(Backend& device, std::span<const Weight> dense, co
       const Weight rounded = quantize(with_columns(w, scales), format, 0, by_all_cores);
       lost += squared_outputs(device, inputs, weights_lost(w, rounded, scales));
     }
-    if (lost < least || best.empty()) least = lost, best = scales;
+    if (lost < least || best.empty()) {
+      least = lost;
+      best = scales;
+    }
   }
   return best;
 }

@@ -1,0 +1,218 @@
+// The commands that read files of results and show them, or write them in another form.
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include <spdlog/fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include "experiments/program/commands.h"
+#include "experiments/quantize/safetensors_file.h"
+#include "experiments/report/page.h"
+#include "experiments/report/report.h"
+#include "experiments/report/results.h"
+#include "experiments/report/selection.h"
+#include "experiments/report/summary.h"
+#include "experiments/report/tree_shape.h"
+#include "experiments/sweep/convert.h"
+#include "experiments/sweep/run_document.h"
+#include "experiments/sweep/runner.h"
+#include "experiments/sweep/unfinished.h"
+#include "framework/decode/draft_tree.h"
+#include "framework/text/json_file.h"
+#include "framework/text/known_names.h"
+#include "framework/text/regular_file.h"
+#include "kernels/error.h"
+
+namespace foretoken {
+namespace {
+
+// --where, repeatable: the conditions of select().
+void add_where(CLI::App& command, std::vector<std::string>& where) {
+  add_repeatable(command, "--where", where,
+                 "/POINTER=VALUE: only runs with this value, as /drafter/name=ngram; may be given again");
+}
+
+// The results of some files, of runs that are not finished too, that meet the conditions.
+std::vector<Result> selected_results(const std::vector<std::string>& files, const std::vector<std::string>& where) {
+  std::vector<std::vector<Result>> all;
+  for (const std::string& file : files) all.push_back(load_with_unfinished(file));
+  std::vector<Result> results = joined(std::move(all));
+  select(where, {&results});
+  return results;
+}
+
+// Whether lines of files of results have no figures, each of which is an error message.
+bool report_damages(const std::vector<std::string>& files, const std::vector<Result>& lines) {
+  const auto damages = damages_of(lines);
+  for (const std::string& damage : damages) spdlog::error("a line of {} has no figures: {}", listed(files), damage);
+  return !damages.empty();
+}
+
+struct ShowFlags : Shown<ShowOptions> {
+  std::vector<std::string> files, where;
+  SweepChoice sweep;
+};
+
+// Results of other runs than the sweep's leave the lines and are listed.
+void leave_out_others(const ShowFlags& g, std::vector<Result>& lines) {
+  if (g.sweep.document.empty()) return;
+  Workbench bench(g.sweep.plugins);
+  const std::set<std::string> keys = keys_of(g.sweep.runs(bench));
+  const auto others =
+      std::ranges::stable_partition(lines, [&](const Result& result) { return keys.contains(result.key); });
+  for (const Result& other : others)
+    spdlog::warn("not of {}: {} (key {}, measured {})", g.sweep.document, label_of({other.run, other.axes, other.key}),
+                 other.key, other.date);
+  const std::string files = fmt::format("{}", fmt::join(g.files, " "));
+  if (!others.empty())
+    spdlog::warn("{} of {} results in {} are of no run of {}; foretoken merge {} --sweep {} --out FILE leaves them out",
+                 others.size(), lines.size(), files, g.sweep.document, files, g.sweep.document);
+  if (others.size() == lines.size() && !lines.empty())
+    throw Error("none of the " + std::to_string(lines.size()) + " results in " + files + " is of a run of " +
+                g.sweep.document + "; leave out --sweep to see them");
+  lines.erase(others.begin(), others.end());
+}
+
+int show_results(ShowFlags& g) {
+  std::vector<Result> lines = selected_results(g.files, g.where);
+  leave_out_others(g, lines);
+  g.options.tables = chosen_tables(g.options.tables, {});
+  print(show(lines, g.whole()));
+  return report_damages(g.files, lines) ? 1 : 0;
+}
+
+// A file named by mistake is not replaced.
+void expect_replaceable(const std::filesystem::path& out) {
+  if (!has_file(out)) return;
+  const std::string bytes = read_bytes(out, out.string(), "name another file with --out");
+  if (!bytes.empty() && !is_page(bytes))
+    throw Error(out.string() + " exists and is no page of foretoken report; name another file with --out");
+}
+
+int write_page(PageFiles& g) {
+  const auto lines = selected_results(g.results, g.where);
+  const std::string text = page(lines, g);
+  expect_replaceable(g.out);
+  write_whole(g.out, text);
+  std::printf("%s\n", g.out.c_str());
+  return report_damages(g.results, lines) ? 1 : 0;
+}
+
+struct CompareFlags : Shown<CompareOptions> {
+  std::vector<std::string> where;
+};
+
+int compare_results(CompareFlags& g) {
+  const CompareOptions& o = g.whole();
+  std::vector<Result> a = load_results(o.name_a), b = load_results(o.name_b);
+  select(g.where, {&a, &b});
+  print(compare(a, b, o));
+  const bool damaged = report_damages({o.name_a}, a);  // both files are reported
+  return report_damages({o.name_b}, b) || damaged ? 1 : 0;
+}
+
+struct TreeShapeFlags : Shown<TreeShapeOptions> {
+  std::string file;
+};
+
+int print_tree_shape(TreeShapeFlags& g) {
+  print(tree_shape(load_results(g.file), g.whole()));
+  return 0;
+}
+
+struct ConvertFlags {
+  std::string file, out;
+  std::vector<std::string> plugins;
+};
+
+int convert_results(ConvertFlags& g) {
+  if (has_file(g.out)) throw Error("--out " + g.out + " exists; name a new file");
+  const Workbench bench(g.plugins);
+  LineKind kind = result_lines();
+  kind.opening = "{\"schema\":";
+  kind.check = [](const nlohmann::json&, const std::string&) {};  // converted() says what is wrong
+  const JsonLines found = read_json_lines(g.file, kind, Pipes::opened);
+  if (found.torn) spdlog::warn("the last line of {} is incomplete; it is left out", g.file);
+  std::string text;
+  for (const JsonLine& line : found.lines) {
+    const Result result = converted(line.value, bench.registries(), g.file + ":" + std::to_string(line.number));
+    text += text_of(to_json(result), result_lines());
+  }
+  write_whole(g.out, text);
+  spdlog::info("{} lines are in {}", found.lines.size(), g.out);
+  return 0;
+}
+
+struct Nothing {};
+
+int print_schema(Nothing&) {
+  print(result_schema().dump(2));
+  return 0;
+}
+
+}  // namespace
+
+void add_show(Commands& all) {
+  const auto [c, g] = all.add_subcommand("show", "tables of stored results", show_results);
+  c.add_option("results", g.files, "files of results; of several lines of a run the newest counts")->required();
+  add_where(c, g.where);
+  add_repeatable(c, "--by", g.options.by,
+                 "/POINTER: tables for each of its values, as /engine/batch; may be given again");
+  add_sweep(c, g.sweep, "the document of a sweep: tables of its runs alone; other results are listed");
+  add_tables(c, g.options.tables);
+  CLI::Option* const across = c.add_option(
+      "--across", g.options.across, "/POINTER: one table with a column for each of its values, as /engine/batch");
+  add_list_option(c, "--figures", g.options.figures, "its figures, by their names in --format csv")
+      ->needs(across)
+      ->default_str("tau,speedup");
+  add_look(c, g.look, true);
+}
+
+void add_report(Commands& all) {
+  const auto [c, g] =
+      all.add_subcommand("report", "stored results as one HTML page with plots, which needs no network", write_page);
+  c.add_option("results", g.results, "files of results; of several lines of a run the newest counts")->required();
+  add_where(c, g.where);
+  add_shown(c, "--out", g.out, "the page; an older one is replaced, any other file is not");
+  c.add_option("--x", g.plot.x, "a plot of your own first: over /POINTER, of numbers, as /engine/batch");
+  c.add_option("--y", g.plot.y, "its figure, by its name in show --format csv (default: speedup)");
+  c.add_option("--colour", g.plot.colour, "/POINTER whose values are its colours (default: methods)");
+  c.add_option("--columns", g.plot.columns, "/POINTER whose values are its panels (default: conditions)");
+}
+
+void add_compare(Commands& all) {
+  const auto [c, g] = all.add_subcommand("compare", "compare two files of results, run by run", compare_results);
+  c.add_option("a", g.options.name_a, "a file of results")->required();
+  c.add_option("b", g.options.name_b, "another")->required();
+  add_list_option(c, "--ignore", g.options.ignore,
+                  "JSON pointers into the run whose values may differ, as /engine/device");
+  add_where(c, g.where);
+  add_look(c, g.look);
+}
+
+void add_tree_shape(Commands& all) {
+  const auto [c, g] = all.add_subcommand(
+      "tree-shape", "the best shape of a draft tree, from the acceptance and the step times of stored results",
+      print_tree_shape);
+  c.add_option("results", g.file, "a file of results with runs of a drafter that has a \"shape\"")->required();
+  c.add_option("--nodes", g.options.nodes, "the most nodes of the tree, the root included")
+      ->check(CLI::Range(2, kMaxNodes))
+      ->required();
+  add_repeatable(c, "--where", g.options.where, "/POINTER=VALUE: only runs with this value; may be given again");
+  add_look(c, g.look);
+}
+
+void add_schema(Commands& all) {
+  all.add_subcommand("schema", "the JSON Schema (2020-12) of a line of results, with units", print_schema);
+}
+
+void add_convert(Commands& all) {
+  const auto [c, g] =
+      all.add_subcommand("convert", "results of an earlier schema as those that this version reads", convert_results);
+  c.add_option("results", g.file, "a file of results, also a compressed one")->required();
+  c.add_option("--out", g.out, "the file to write, which must not exist")->required();
+  add_plugins(c, g.plugins);
+}
+
+}  // namespace foretoken

@@ -34,6 +34,7 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("quest", quest());
 
   registries.policies.add("fixed", fixed());
+  registries.policies.add("goodput", goodput());
 }
 
 }  // namespace foretoken

@@ -36,5 +36,6 @@ Entry<Drafter> h2o();
 Entry<Drafter> quest();
 
 Entry<LengthPolicy> fixed();
+Entry<LengthPolicy> goodput();
 
 }  // namespace foretoken

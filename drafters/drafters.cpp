@@ -35,6 +35,8 @@ void register_drafters(Registries& registries) {
 
   registries.policies.add("fixed", fixed());
   registries.policies.add("goodput", goodput());
+  registries.policies.add("bandit_length", bandit_length());
+  registries.policies.add("table", table());
 }
 
 }  // namespace foretoken

@@ -37,5 +37,7 @@ Entry<Drafter> quest();
 
 Entry<LengthPolicy> fixed();
 Entry<LengthPolicy> goodput();
+Entry<LengthPolicy> bandit_length();
+Entry<LengthPolicy> table();
 
 }  // namespace foretoken

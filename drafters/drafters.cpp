@@ -34,6 +34,9 @@ void register_drafters(Registries& registries) {
   registries.drafters.add("quest", quest());
 
   registries.policies.add("fixed", fixed());
+  registries.policies.add("goodput", goodput());
+  registries.policies.add("bandit_length", bandit_length());
+  registries.policies.add("table", table());
 }
 
 }  // namespace foretoken

@@ -36,5 +36,8 @@ Entry<Drafter> h2o();
 Entry<Drafter> quest();
 
 Entry<LengthPolicy> fixed();
+Entry<LengthPolicy> goodput();
+Entry<LengthPolicy> bandit_length();
+Entry<LengthPolicy> table();
 
 }  // namespace foretoken

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "experiments/report/statistics.h"
 #include "experiments/sweep/workload.h"
 #include "framework/model/in_parallel.h"
 #include "framework/text/regular_file.h"
@@ -17,7 +18,6 @@ namespace {
 
 constexpr int kPageRows = 16;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // A sum of many terms, in blocks: alone, 128k of them lose 1e-12 of it, which is much of a small divergence.
 class BlockSum {

@@ -13,8 +13,8 @@
 #include <spdlog/fmt/ranges.h>
 
 #include "experiments/quality/quality_report.h"
-#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
+#include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/measure.h"

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "experiments/report/notes.h"
 #include "experiments/report/report.h"
 #include "experiments/report/selection.h"
 #include "experiments/report/tables.h"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "experiments/report/machine.h"
+#include "experiments/report/notes.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tables.h"
 #include "experiments/report/terminal.h"
@@ -201,7 +202,8 @@ json table_json(const Table& table) {
   static const char* const kKinds[] = {"text", "number", "interval"};
   json columns = json::array(), rows = json::array();
   for (const Column& c : table.columns)
-    columns.push_back({{"title", c.title}, {"name", c.name}, {"meaning", c.explained()}, {"kind", kKinds[int(c.kind)]}});
+    columns.push_back(
+        {{"title", c.title}, {"name", c.name}, {"meaning", c.explained()}, {"kind", kKinds[int(c.kind)]}});
   for (const Row& row : table.rows) {
     json cells = json::array();
     for (std::size_t i = 0; i < row.cells.size(); ++i) cells.push_back(cell_json(row.cells[i], table.columns[i]));

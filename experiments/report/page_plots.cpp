@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "experiments/report/notes.h"
 #include "experiments/report/page.h"
 #include "experiments/report/selection.h"
 

@@ -63,21 +63,12 @@ struct View {
   bool unfinished_ = false;                       // runs that are not finished are marked
 };
 
-// The first word of a promise: "exact" of "exact, path-identical", "lossy" of "lossy: <the law>".
-std::string kind_of(const std::string& promise);
-
-// The verdict of a speedup's interval: "loses" below 1, "unclear" if it contains 1, empty above.
-std::string standing(const Interval& speedup);
-
 // Begins with a blank: which requests failed, and of what the figures are there. Empty where none did.
 std::string failures_note(const std::vector<Summary>& cells);
 
 // Of steps: drafters' forwards, distributions and draws; and scheduling, bookkeeping and the rest.
 inline double draft_seconds(const Phases& p) { return p.draft_forward + p.draft_other; }
 inline double host_seconds(const Phases& p) { return p.total - draft_seconds(p) - p.target_forward - p.verify; }
-
-// "2 of 3 alternations" of a run that is not finished, else empty.
-std::string unfinished_of(const Summary& s);
 
 // The rows that `cells` gives for each run, as vectors of cells: those of a run after an empty line where the axes say
 // so, or all of them; of failed runs where `failed` asks for them.

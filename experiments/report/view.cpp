@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "experiments/report/notes.h"
 #include "experiments/report/tables.h"
 #include "kernels/error.h"
 

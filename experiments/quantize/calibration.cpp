@@ -1,8 +1,8 @@
 #include "experiments/quantize/calibration.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+#include <string_view>
 
 #include "experiments/quality/predictions.h"
 #include "experiments/quantize/rounding_error.h"
@@ -18,13 +18,13 @@ namespace foretoken {
 namespace {
 
 constexpr const char* kTable = "model.embed_tokens.weight";
-constexpr const char* kOnly = "model.layers.0.";  // the one layer of the model below
+constexpr std::string_view kOnly = "model.layers.0.";  // the one layer of the model below
 constexpr int kPageRows = 16;
 
 // A model of one layer of a checkpoint, whose embedding holds the states that the layer reads: token i is state i.
 class OneLayer final : public TensorSource {
  public:
-  OneLayer(const Checkpoint& checkpoint, int layer, const Tensor& states, const std::map<std::string, Weight>& matrices)
+  OneLayer(const Checkpoint& checkpoint, int layer, const Tensor& states, const Calibration::Matrices& matrices)
       : checkpoint_(checkpoint),
         layer_("model.layers." + std::to_string(layer) + "."),
         states_(states),
@@ -32,24 +32,20 @@ class OneLayer final : public TensorSource {
 
   Tensor tensor(const std::string& name, const Shape& expected) const override {
     if (name == kTable) return states_;
-    return checkpoint_.tensor(in_checkpoint(name), expected);
+    return checkpoint_.tensor(name.starts_with(kOnly) ? layer_ + name.substr(kOnly.size()) : name, expected);
   }
   Weight matrix(const std::string& module, const Shape& expected) const override {
-    const auto given = module.starts_with(kOnly) ? matrices_.find(module.substr(std::strlen(kOnly))) : matrices_.end();
+    const auto given = module.starts_with(kOnly) ? matrices_.find(module.substr(kOnly.size())) : matrices_.end();
     return given != matrices_.end() ? given->second : TensorSource::matrix(module, expected);
   }
   std::vector<std::string> names() const override { return {}; }
   std::string where() const override { return checkpoint_.where(); }
 
  private:
-  std::string in_checkpoint(const std::string& name) const {
-    return name.starts_with(kOnly) ? layer_ + name.substr(std::strlen(kOnly)) : name;
-  }
-
   const Checkpoint& checkpoint_;
   std::string layer_;
   Tensor states_;
-  const std::map<std::string, Weight>& matrices_;
+  const Calibration::Matrices& matrices_;
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ struct Inputs {
 class Calibrated : public Method {
  public:
   Calibrated(const WeightFormat& format, const DenseModel& model, const MethodOptions& o)
-      : Method(format),
+      : Method(format, model, o),
         device_(backend_of(bench_, o.device.value_or("auto"))),
         host_(device_.device().kind == Device::Kind::cpu ? device_ : backend_of(bench_, "cpu")),
         layers_(model.config().layers),
@@ -215,7 +215,7 @@ class Awq final : public Calibrated {
   // Queries and keys are not cut: their outputs are multiplied by each other, so an error of them says little (as in
   // the authors' program).
   Weight rounded_for(const std::string& module, const Weight& dense, Inputs& inputs) override {
-    if (module == "self_attn.q_proj" || module == "self_attn.k_proj") return Method::round(module, dense);
+    if (module == "self_attn.q_proj" || module == "self_attn.k_proj") return nearest(dense);
     return awq_rounded(host_, dense, format_, inputs.x);
   }
 };
@@ -233,8 +233,8 @@ class SmoothQuant final : public Calibrated {
     return foldable(layer, fold, smoothing_scales(matrices_of(layer, fold), inputs.largest, alpha_));
   }
   // As the checkpoint says that it is read: inputs are rounded too.
-  Weight rounded_for(const std::string& module, const Weight& dense, Inputs&) override {
-    return with_activations(Method::round(module, dense), formats::int8_rows());
+  Weight rounded_for(const std::string&, const Weight& dense, Inputs&) override {
+    return with_activations(nearest(dense), formats::int8_rows());
   }
 
   double alpha_;
@@ -245,10 +245,6 @@ std::unique_ptr<Method> made(const WeightFormat& format, const DenseModel& model
   return std::make_unique<M>(format, model, o);
 }
 
-std::unique_ptr<Method> nearest(const WeightFormat& format, const DenseModel&, const MethodOptions&) {
-  return std::make_unique<Method>(format);
-}
-
 struct Known {
   const char* name;
   std::unique_ptr<Method> (*make)(const WeightFormat&, const DenseModel&, const MethodOptions&);
@@ -256,7 +252,7 @@ struct Known {
   bool codes, sparse;  // the formats to which it rounds: those of codes, 2:4
 };
 
-constexpr Known kMethods[] = {{"rtn", nearest, false, true, true},
+constexpr Known kMethods[] = {{"rtn", made<Method>, false, true, true},
                               {"gptq", made<Gptq>, true, true, false},
                               {"awq", made<Awq>, true, true, false},
                               {"smoothquant", made<SmoothQuant>, true, true, false},
@@ -342,9 +338,7 @@ std::vector<StoredTensor> DenseModel::outside() const {
   return found;
 }
 
-Weight Method::round(const std::string& /*module*/, const Weight& dense) {
-  return quantize(dense, format_, 0, by_all_cores);
-}
+Weight Method::nearest(const Weight& dense) const { return quantize(dense, format_, 0, by_all_cores); }
 
 std::vector<std::string> quantization_methods() { return names_of(kMethods); }
 

@@ -57,13 +57,13 @@ struct MethodOptions {
 // Rounding to nearest, and what other methods do.
 class Method {
  public:
-  explicit Method(const WeightFormat& format) : format_(format) {}
+  Method(const WeightFormat& format, const DenseModel&, const MethodOptions&) : format_(format) {}
   virtual ~Method() = default;
   // Called layer after layer, from the first that is to be rounded on. It may change the layer, whose matrices are
   // rounded next and whose other tensors are stored. `kept`: a folder for what a later process needs that goes on with
   // this layer.
   virtual void begin(int, DenseLayer&, const std::filesystem::path& /*kept*/) {}
-  virtual Weight round(const std::string& module, const Weight& dense);
+  virtual Weight round(const std::string& /*module*/, const Weight& dense) { return nearest(dense); }
   // After all matrices of the layer, by module.
   virtual void end(int, const std::map<std::string, Weight>& /*rounded*/, const std::filesystem::path& /*kept*/) {}
   // |y - y'| / |y| of the outputs y of the layer's products so far; unknown without a calibration text.
@@ -72,6 +72,7 @@ class Method {
   virtual SchemeFacts facts() const { return {}; }
 
  protected:
+  Weight nearest(const Weight& dense) const;
   const WeightFormat& format_;
 };
 

@@ -118,10 +118,8 @@ Table table_of(const std::vector<LayerError>& errors, const QuantizeOptions& o) 
            {"matrix", "matrix", "that matrix", Column::Kind::text}},
           {}};
   for (const LayerError& e : errors)
-    t.rows.push_back(
-        {{Cell::of(e.layer, 0), Cell::of(e.error, 5), Cell::of(e.outputs, 5), Cell::of(e.worst, 5), Cell::of(e.matrix)},
-         "",
-         false});
+    t.rows.emplace_back().cells = {Cell::of(e.layer, 0), Cell::of(e.error, 5), Cell::of(e.outputs, 5),
+                                   Cell::of(e.worst, 5), Cell::of(e.matrix)};
   return t;
 }
 

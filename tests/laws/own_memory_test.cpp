@@ -6,6 +6,7 @@
 #include "experiments/conformance/devices.h"
 #include "experiments/conformance/laws.h"
 #include "tests/laws/private_trees.h"
+#include "tests/laws/subjects.h"
 
 namespace foretoken::test {
 

@@ -46,12 +46,14 @@ Finding found(const When& when) {
                                               [=](const json&, Host&) { return std::make_unique<Remembering>(when); }));
   auto requests = random_requests(8, 4, 12, 16, 6);
   ReferenceBackend backend;
-  return policy_memory({registries,
-                        {{{"name", "draft_model"}, {"model", "table:other"}},
-                         {{"name", "remembering"}},
-                         {{"name", "speculative_sampling"}}}},
-                       {.engine = {.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 24, .check = true}}, backend,
-                       table_models({.vocab = 4, .order = 2, .seed = 41}), requests);
+  return policy_memory({{registries,
+                         {{{"name", "draft_model"}, {"model", "table:other"}},
+                          {{"name", "remembering"}},
+                          {{"name", "speculative_sampling"}}}},
+                        {.engine = {.batch = 6, .step_rows = 256, .page_rows = 2, .pages = 24, .check = true}},
+                        backend,
+                        table_models({.vocab = 4, .order = 2, .seed = 41}),
+                        requests});
 }
 
 TEST(PolicyReports, WithoutAReminderThePolicyHolds) {

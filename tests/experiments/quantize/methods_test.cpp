@@ -211,7 +211,8 @@ TEST_F(Methods, RefuseInputsThatAreNotFinite) {
     return converted(gain, t.dtype());
   });
   const DenseModel model(damaged);
-  for (const auto& [name, format] : {std::pair{"awq", "int4"}, {"smoothquant", "int8"}, {"wanda", "sparse24"}}) {
+  for (const auto& [name, format] :
+       {std::pair{"gptq", "int4"}, {"awq", "int4"}, {"smoothquant", "int8"}, {"wanda", "sparse24"}}) {
     const auto reading = method(name, model, format);
     EXPECT_TRUE(says(sentence_of([&] { (void)begun(*reading, model); }), "not finite", "calibrat", "text")) << name;
   }

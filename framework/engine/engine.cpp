@@ -124,7 +124,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
 Engine::~Engine() = default;
 
 SequenceId Engine::submit(Request request) {
-  expect_servable(request, served_, options_, pool_.pages());
+  expect_servable(request);
   const int length = int(request.prompt.size());
   request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, target_.info().positions - length);
   auto active = std::make_unique<Active>();

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/bench/bench_scenarios.h"
-#include "experiments/sweep/workbench.h"
+#include "experiments/session/workbench.h"
 #include "framework/model/config.h"
 
 namespace foretoken {

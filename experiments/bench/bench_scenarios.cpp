@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

@@ -12,7 +12,7 @@
 #include "experiments/program/commands.h"
 #include "experiments/program/option_values.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"
 #include "kernels/out_of_memory.h"

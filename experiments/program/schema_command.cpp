@@ -9,8 +9,8 @@
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/convert.h"
-#include "experiments/sweep/workbench.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

@@ -10,7 +10,7 @@
 #include "experiments/program/sweep_choice.h"
 #include "experiments/report/report.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "kernels/error.h"
 
 namespace foretoken {

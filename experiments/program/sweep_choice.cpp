@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "experiments/program/commands.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "framework/text/json_file.h"
 

@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 
 #include "experiments/report/result.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/sweep.h"
-#include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 

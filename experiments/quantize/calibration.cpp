@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "experiments/quantize/observing_backend.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "framework/cache/cached_model.h"
 #include "framework/model/convert.h"
 #include "framework/model/transformer.h"

@@ -6,7 +6,7 @@
 
 #include "experiments/quantize/calibration.h"
 #include "experiments/quantize/method.h"
-#include "experiments/sweep/workbench.h"
+#include "experiments/session/workbench.h"
 
 namespace foretoken {
 

@@ -13,7 +13,7 @@
 #include "experiments/quantize/unfinished_checkpoint.h"
 #include "experiments/report/table.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
 #include "framework/text/regular_file.h"

@@ -61,7 +61,7 @@ void TokenStream::cancel() {
 }
 
 EngineLoop::EngineLoop(Engine& engine, EngineLoopOptions options)
-    : engine_(engine), options_(std::move(options)), thread_([this] { run(); }) {}
+    : engine_(engine), options_(std::move(options)), streams_(engine), thread_([this] { run(); }) {}
 
 EngineLoop::~EngineLoop() {
   {
@@ -77,25 +77,25 @@ void EngineLoop::expect_open() const {
   if (draining_) throw Error("no request is taken any more, since those that are there are to end; start another loop");
 }
 
-TokenStream EngineLoop::submit(Request request, const TokenStream* like, std::function<void(SequenceId)> taken) {
+TokenStream EngineLoop::submit(Request request, const TokenStream* sample_of, std::function<void(SequenceId)> taken) {
   engine_.expect_servable(request);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closed() || !full(); });
-  return put(std::move(request), like, std::move(taken));
+  return put(std::move(request), sample_of, std::move(taken));
 }
 
-std::optional<TokenStream> EngineLoop::try_submit(Request request, const TokenStream* like,
+std::optional<TokenStream> EngineLoop::try_submit(Request request, const TokenStream* sample_of,
                                                   std::function<void(SequenceId)> taken) {
   engine_.expect_servable(request);
   const std::lock_guard lock(mutex_);
   if (!closed() && full()) return {};
-  return put(std::move(request), like, std::move(taken));
+  return put(std::move(request), sample_of, std::move(taken));
 }
 
-TokenStream EngineLoop::put(Request request, const TokenStream* like, std::function<void(SequenceId)> taken) {
+TokenStream EngineLoop::put(Request request, const TokenStream* sample_of, std::function<void(SequenceId)> taken) {
   expect_open();
   const auto stream = std::make_shared<TokenStream::State>();
-  submitted_.push_back({std::move(request), stream, like ? like->state_ : nullptr, std::move(taken)});
+  submitted_.push_back({std::move(request), stream, sample_of ? sample_of->state_ : nullptr, std::move(taken)});
   changed_.notify_all();
   return TokenStream(stream);
 }
@@ -142,7 +142,7 @@ void EngineLoop::wait_for_work() {
   changed_.wait(lock, [&] { return draining_ || !submitted_.empty() || !engine_.idle(); });
   if (cancelling_) {
     for (const Submission& s : submitted_) s.stream->cancelled = true;
-    for (const auto& [id, stream] : streams_) stream->cancelled = true;
+    streams_.each([](SequenceId, const Stream& stream) { stream->cancelled = true; });
   }
   waiting_ += submitted_.size();
   taking_ = std::exchange(submitted_, {});
@@ -150,19 +150,19 @@ void EngineLoop::wait_for_work() {
 
 void EngineLoop::take(Submission& submission) {
   TokenStream::State& stream = *submission.stream;
-  if (submission.like) submission.request.like = submission.like->id;
+  if (submission.sample_of) submission.request.sample_of = submission.sample_of->id;
   try {
-    stream.id = engine_.submit(std::move(submission.request));
+    stream.id = streams_.submit(std::move(submission.request), submission.stream);
   } catch (const Error& e) {  // what expect_servable() does not see
     return stream.fail(e.what());
   }
-  streams_.emplace(stream.id, submission.stream);
   if (submission.taken) submission.taken(stream.id);
 }
 
 void EngineLoop::step() {
-  for (const auto& [id, stream] : streams_)
+  streams_.each([&](SequenceId id, const Stream& stream) {
     if (stream->cancelled) engine_.cancel(id);
+  });
   if (engine_.idle()) return;
   if (options_.before_step) options_.before_step();
   StepReport report;
@@ -171,7 +171,10 @@ void EngineLoop::step() {
   } catch (const std::exception& e) {
     if (failed_) throw Error(std::string("steps fail though all requests were cancelled: ") + e.what());
     failed_ = true;
-    for (const auto& [id, stream] : streams_) engine_.cancel(id), stream->failure = e.what();
+    streams_.each([&](SequenceId id, const Stream& stream) {
+      engine_.cancel(id);
+      stream->failure = e.what();
+    });
     return;
   }
   failed_ = false;
@@ -180,25 +183,24 @@ void EngineLoop::step() {
 }
 
 void EngineLoop::deliver(const StepReport& report) {
-  for (const SequenceReport& r : report.sequences)
-    if (!r.emitted.empty() || r.finish != Finish::running) streams_.at(r.id)->push(r);
-  for (const Sequence& q : report.finished) {
-    streams_.at(q.id)->end(q);
-    streams_.erase(q.id);
-  }
+  streams_.each_round(report, [](const Stream& stream, const SequenceReport& r) { stream->push(r); });
+  streams_.each_end(report, [](const Stream& stream, const Sequence& q) { stream->end(q); });
   const std::lock_guard lock(mutex_);
-  waiting_ = std::size_t(report.waiting), running_ = std::size_t(report.running);
+  waiting_ = std::size_t(report.waiting);
+  running_ = std::size_t(report.running);
   changed_.notify_all();
 }
 
 void EngineLoop::give_up(const std::string& why) {
   const std::lock_guard lock(mutex_);
   broken_ = why.empty() ? "unknown" : why;
-  for (const auto& [id, stream] : streams_) stream->fail(why);
+  streams_.each([&](SequenceId, const Stream& stream) { stream->fail(why); });
   for (const auto* submissions : {&taking_, &submitted_})
     for (const Submission& s : *submissions)
-      if (!streams_.contains(s.stream->id)) s.stream->fail(why);
-  streams_.clear(), taking_.clear(), submitted_.clear();
+      if (!s.stream->ended) s.stream->fail(why);
+  streams_.clear();
+  taking_.clear();
+  submitted_.clear();
   waiting_ = running_ = 0;
 }
 

@@ -10,9 +10,8 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
 
-#include "framework/engine/engine.h"
+#include "experiments/session/engine_requests.h"
 
 namespace foretoken {
 
@@ -57,12 +56,13 @@ class EngineLoop {
   EngineLoop(const EngineLoop&) = delete;
 
   // Queues a request for the next step. What the engine refuses of it is an Error, and so is a loop that drains or is
-  // broken. Waits while `waiting` requests are not yet running. `like`: the stream of a request submitted before with
-  // the same prompt (Request::like). `taken`: called on the loop's thread when the engine has the request, before its
-  // first step.
-  TokenStream submit(Request request, const TokenStream* like = nullptr, std::function<void(SequenceId)> taken = {});
+  // broken. Waits while `waiting` requests are not yet running. `sample_of`: the stream of a request submitted before
+  // with the same prompt (Request::sample_of). `taken`: called on the loop's thread when the engine has the request,
+  // before its first step.
+  TokenStream submit(Request request, const TokenStream* sample_of = nullptr,
+                     std::function<void(SequenceId)> taken = {});
   // The same without waiting: none where as many requests are waiting.
-  std::optional<TokenStream> try_submit(Request request, const TokenStream* like = nullptr,
+  std::optional<TokenStream> try_submit(Request request, const TokenStream* sample_of = nullptr,
                                         std::function<void(SequenceId)> taken = {});
 
   // Takes no more requests, and returns when those that it has have ended.
@@ -78,14 +78,14 @@ class EngineLoop {
   using Stream = std::shared_ptr<TokenStream::State>;
   struct Submission {
     Request request;
-    Stream stream, like;
+    Stream stream, sample_of;
     std::function<void(SequenceId)> taken;
   };
 
   void expect_open() const;
   bool full() const { return submitted_.size() + waiting_ >= options_.waiting; }
   bool closed() const { return draining_ || !broken_.empty(); }
-  TokenStream put(Request request, const TokenStream* like, std::function<void(SequenceId)> taken);
+  TokenStream put(Request request, const TokenStream* sample_of, std::function<void(SequenceId)> taken);
   void run();
   void wait_for_work();
   void take(Submission& submission);
@@ -103,7 +103,7 @@ class EngineLoop {
   std::string broken_;
   // Of the loop's thread:
   std::deque<Submission> taking_;
-  std::unordered_map<SequenceId, Stream> streams_;
+  EngineRequests<Stream> streams_;
   bool failed_ = false;  // the last step did
   std::thread thread_;
 };

@@ -41,7 +41,7 @@ struct Request {
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;
   // A request with the same prompt that was submitted before. This one begins when that prompt has been read, and
   // shares its full pages. 0: none.
-  SequenceId like = 0;
+  SequenceId sample_of = 0;
   std::string category = {};  // what drafters and policies are told of it: Sequence::category
 };
 

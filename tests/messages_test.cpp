@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "tests/support/source.h"
 
 namespace foretoken::test {

@@ -7,9 +7,9 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/report/statistics.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/runner.h"
-#include "experiments/sweep/workbench.h"
 #include "experiments/sweep/workload.h"
 #include "kernels/cpu/ceilings.h"
 

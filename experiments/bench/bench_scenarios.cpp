@@ -3,7 +3,7 @@
 #include <set>
 
 #include "experiments/bench/bench_steps.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

@@ -9,7 +9,7 @@
 #include "experiments/report/results.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/workbench.h"
+#include "experiments/session/workbench.h"
 #include "foretoken_version.h"
 #include "framework/model/open_model.h"
 #include "kernels/error.h"

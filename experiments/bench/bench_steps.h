@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/sweep/workbench.h"
+#include "experiments/session/workbench.h"
 #include "framework/components/registry.h"
 #include "framework/model/config.h"
 #include "framework/model/model.h"

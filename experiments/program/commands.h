@@ -11,8 +11,8 @@
 
 #include "experiments/report/result.h"
 #include "experiments/report/terminal.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/sweep.h"
-#include "experiments/sweep/workbench.h"
 #include "framework/components/registry.h"
 
 namespace foretoken {

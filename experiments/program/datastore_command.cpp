@@ -6,7 +6,7 @@
 #include "experiments/program/commands.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/workload.h"
 #include "framework/model/model_files.h"

@@ -12,11 +12,11 @@
 
 #include "experiments/program/commands.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/step_counts.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
+#include "experiments/session/workbench.h"
+#include "experiments/sweep/measure_recorder.h"
 #include "experiments/sweep/sweep.h"
-#include "experiments/sweep/workbench.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
 
@@ -213,7 +213,7 @@ std::vector<Text> submit(Engine& engine, const json& run, const std::shared_ptr<
   std::vector<Text> texts;
   for (std::uint64_t k = 0; k < run["sampling"]["samples"].get<std::uint64_t>(); ++k) {
     Request request = request_of(run, engine.target().info(), tokenizer, chat_of(run, ""), Prompt{0, prompt, ""}, k);
-    request.like = k > 0 ? texts.front().id : 0;
+    request.sample_of = k > 0 ? texts.front().id : 0;
     const int prompt_tokens = int(request.prompt.size());
     texts.push_back({engine.submit(std::move(request)), prompt_tokens, {}, 0, Printer(tokenizer, marks)});
   }

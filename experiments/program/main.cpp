@@ -12,7 +12,7 @@
 
 #include "experiments/program/commands.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "foretoken_version.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"

@@ -11,9 +11,9 @@
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/compressed.h"
 #include "experiments/report/results.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
+#include "experiments/sweep/rounds.h"
 #include "experiments/sweep/runner.h"
-#include "experiments/sweep/unfinished.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 

@@ -16,12 +16,12 @@
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/measure.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/workbench.h"
 #include "foretoken_version.h"
 #include "framework/cache/page_choices.h"
 #include "framework/model/model_files.h"
@@ -214,7 +214,7 @@ class Measurement {
       if (!measured.failures[i].empty())
         throw Error("prompt " + std::to_string(jobs[i].prompt + 1) + " of " +
                     run["workload"]["prompts"].get<std::string>() + ": " + measured.failures[i]);
-    return std::move(measured.texts);
+    return std::move(measured.outputs);
   }
 
   const QualityOptions& o_;

@@ -6,7 +6,7 @@
 
 #include "experiments/quality/predictions.h"
 #include "experiments/quantize/rounding_error.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "framework/cache/cached_model.h"
 #include "framework/model/convert.h"
 #include "framework/model/transformer.h"

@@ -19,7 +19,7 @@
 #include "experiments/quantize/stored_form.h"
 #include "experiments/report/table.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
 #include "framework/text/json_file.h"

@@ -7,17 +7,13 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/report/result.h"
-#include "experiments/report/machine.h"
 #include "experiments/report/described.h"
+#include "experiments/report/machine.h"
+#include "experiments/report/result.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/two_speeds.h"
-#include "experiments/sweep/arrivals.h"
-#include "experiments/sweep/clock.h"
-#include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/jobs.h"
-#include "experiments/sweep/kept.h"
-#include "experiments/sweep/nothing_recorded.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/tracing.h"
 #include "foretoken_version.h"
@@ -45,9 +41,15 @@ void expect_some(const SideRecord& record, Side side) {
               "); the first: " + *requests.front().failure);
 }
 
+// Whether speculation must give plain decoding's output, token by token: at temperature 0, or with a path-identical
+// verifier.
+bool comparable(const json& run, const Soundness& soundness) {
+  return run["sampling"]["temperature"] == 0 || soundness.path_identical();
+}
+
 class Measuring {
  public:
-  Measuring(const Run& run, int k, const Prepared& prepared, Workbench& bench, const std::filesystem::path& beside,
+  Measuring(const Run& run, int k, const PreparedRun& prepared, Workbench& bench, const std::filesystem::path& beside,
             const std::function<void(double)>& progress, Baselines* shared)
       : run_(run.document),
         key_(run.key),
@@ -147,7 +149,7 @@ class Measuring {
       thrown.side = name_of(side);
       thrown.repeat = k_;
     }
-    Outputs outputs = outputs_of(taken.measured);
+    HashedOutputs outputs = outputs_of(taken.measured);
     return {std::move(taken.measured.record), std::move(outputs), std::move(taken.thrown_away)};
   }
 
@@ -155,8 +157,8 @@ class Measuring {
     const auto tokenizer = bench_.tokenizer(target_of(run_), beside_);
     const std::set<std::size_t> left_out = left_out_of(measured.record);
     std::vector<RequestRecord>& requests = measured.record.requests;
-    for (std::size_t job = 0, i = 0; job < measured.texts.size(); ++job)
-      if (!left_out.contains(job)) requests[i++].output = replace_broken_utf8(tokenizer->decode(measured.texts[job]));
+    for (std::size_t job = 0, i = 0; job < measured.outputs.size(); ++job)
+      if (!left_out.contains(job)) requests[i++].output = replace_broken_utf8(tokenizer->decode(measured.outputs[job]));
   }
 
   const json& run_;
@@ -227,6 +229,32 @@ template <class V, Is<MeasuredAlternation> T> void describe(V& v, T& t) {
   v("speculative", t.speculative, "speculation");
 }
 
+PreparedRun prepare(const Run& run, Workbench& bench, const std::filesystem::path& beside) {
+  const json& document = run.document;
+  const auto engine = bench.engine(document, Side::speculative, beside);
+  const ModelInfo& target = engine->target().info();
+  expect_start(document, engine->learns());
+  std::vector<Job> jobs = jobs_of(document, bench, beside), before = jobs_before(document, jobs, bench, beside);
+  return {std::move(jobs),
+          std::move(before),
+          {.promise = engine->soundness().promise,
+           .target = {.name = target.name, .vocab = target.vocab, .weight_bytes = target.weight_bytes},
+           .compared = comparable(document, engine->soundness()),
+           .learns = engine->learns()}};
+}
+
+std::string baseline_of(json run) {
+  for (const char* key : {"drafter", "policy", "trace"}) run.erase(key);
+  if (run.contains("workload")) run["workload"].erase("start");
+  return run.dump();
+}
+
+const MeasuredSide& Baselines::of(const json& run, const std::function<MeasuredSide()>& measure) {
+  const std::string key = baseline_of(run);
+  if (!measured_.contains(key)) measured_[key] = measure();
+  return measured_[key];
+}
+
 json to_json(const MeasuredAlternation& alternation) { return described::written(alternation); }
 
 MeasuredAlternation alternation_of(const json& kept) {
@@ -251,7 +279,7 @@ Origin origin_now(const Run& run, Workbench& bench, const std::filesystem::path&
   return origin;
 }
 
-MeasuredAlternation measure_alternation(const Run& run, int k, const Prepared& prepared, Workbench& bench,
+MeasuredAlternation measure_alternation(const Run& run, int k, const PreparedRun& prepared, Workbench& bench,
                                         const std::filesystem::path& beside,
                                         const std::function<void(double)>& progress, Baselines* shared) {
   const Clock::time_point start = Clock::now();

@@ -12,14 +12,14 @@
 #include "experiments/report/statistics.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/alternation.h"
-#include "experiments/sweep/baselines.h"
-#include "experiments/sweep/clock.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/sweep/arrivals.h"
 #include "experiments/sweep/jobs.h"
+#include "experiments/sweep/provenance.h"
+#include "experiments/sweep/rehearsal.h"
 #include "experiments/sweep/rounds.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/unfinished.h"
 #include "framework/text/json_file.h"
 
 namespace foretoken {
@@ -36,18 +36,15 @@ const char* name_of(RestsOn basis) {
 // Tokens of all requests of one side.
 struct Amount {
   double prompt = 0, generated = 0;
+  std::size_t requests = 0;  // that are measured
   double mix() const { return prompt / generated; }
-  Amount operator+(const Amount& other) const { return {prompt + other.prompt, generated + other.generated}; }
-};
-
-Amount amount_of(const std::vector<Job>& jobs) {
-  Amount sum;
-  for (const Job& job : jobs) {
-    sum.prompt += double(job.request.prompt.size());
-    sum.generated += job.request.limits.max_new_tokens;
+  void add(const std::vector<Job>& jobs, double times = 1) {
+    for (const Job& job : jobs) {
+      prompt += times * double(job.request.prompt.size());
+      generated += times * job.request.limits.max_new_tokens;
+    }
   }
-  return sum;
-}
+};
 
 // Seconds of plain decoding, for a batch.
 struct Pace {
@@ -61,13 +58,14 @@ struct Like {
   double mix = 0;      // tokens of prompts for each of these
 };
 
-std::string kind_of_run(const json& run) { return target_of_group(run) + run.at("engine").at("batch").dump(); }
+std::string pace_of(const json& run) { return target_of_group(run) + run.at("engine").at("batch").dump(); }
+std::string kind_of_run(const json& run) { return pace_of(run) + run.at("workload").value("rate", json()).dump(); }
 
 class Estimate {
  public:
-  Estimate(Workbench& bench, const SweepOptions& options) : bench_(bench), options_(options) {
-    if (!has_file(options.results)) return;
-    for (const Result& result : load_with_unfinished(options.results)) {
+  Estimate(const std::vector<Result>& results, Workbench& bench, const SweepOptions& options)
+      : bench_(bench), options_(options) {
+    for (const Result& result : results) {
       if (result.failed() || !damage_of(result).empty()) continue;
       if (!(result.seconds > 0)) continue;
       const double alternations = double(result.repeats.size());
@@ -84,8 +82,9 @@ class Estimate {
     const json& run = expected.run.document;
     const std::string failure = failure_of([&] {
       const std::vector<double> likes = likes_of(run, expected.basis);
-      const double alternation =
+      const double working =
           likes.empty() ? by_steps(run, shares_baseline, expected.basis) : median(likes) * tokens_of(run).generated;
+      const double alternation = std::max(working, (shares_baseline ? 1 : 2) * last_arrival(run));
       const json& m = run.at("measure");
       expected.seconds = std::max((m.at("repeats").get<int>() - expected.done) * alternation,
                                   m.at("seconds").get<double>() - expected.done * alternation);
@@ -102,11 +101,18 @@ class Estimate {
     const std::string key = asked.dump();
     if (const auto known = amounts_.find(key); known != amounts_.end()) return known->second;
     const std::vector<Job> jobs = jobs_of(run, bench_, options_.beside);
-    Amount once = amount_of(jobs);
+    Amount sum{.requests = jobs.size()};
+    sum.add(jobs, 2);
     if (run.at("measure").at("warmup").get<bool>())
-      once = once + amount_of(warm_up_jobs(jobs, run.at("engine").at("batch").get<std::size_t>()));
-    const Amount sum = once + once + amount_of(jobs_before(run, jobs, bench_, options_.beside));
+      sum.add(warm_up_jobs(jobs, run.at("engine").at("batch").get<std::size_t>()), 2);
+    sum.add(jobs_before(run, jobs, bench_, options_.beside));
     return amounts_[key] = sum;
+  }
+
+  // Of an open loop, in seconds: no side ends before it.
+  double last_arrival(const json& run) {
+    const Loop loop = loop_of(run, tokens_of(run).requests, 0);
+    return loop.open() ? seconds(loop.arrival(tokens_of(run).requests - 1)) : 0;
   }
 
   // Seconds of alternations for each token, of the like runs whose mix is nearest; none where it is another altogether.
@@ -132,7 +138,7 @@ class Estimate {
   double by_steps(const json& run, bool shares_baseline, RestsOn& basis) {
     basis = RestsOn::timed;
     const Amount sum = tokens_of(run);
-    const std::string kind = kind_of_run(run);
+    const std::string kind = pace_of(run);
     if (!paces_.contains(kind)) {
       const Pace pace = timed(run);  // may fail
       paces_[kind] = pace;
@@ -142,9 +148,12 @@ class Estimate {
     return served * (sum.prompt * pace.prompt_token + sum.generated / batch * pace.step);
   }
 
-  // The first requests of the run, shortened, as many as the batch has places.
+  // The first requests of the run, shortened, as many as the batch has slots.
   Pace timed(const json& run) {
     constexpr int kSteps = 6;
+    const std::string last = std::exchange(loaded_, target_of_group(run));
+    if (!last.empty() && last != loaded_)
+      for (int used = 0; used < 2; ++used) bench_.forget_unused();  // what the last call found in use, too
     const auto engine = bench_.engine(run, Side::baseline, options_.beside);
     std::vector<Job> jobs = jobs_of(run, bench_, options_.beside);
     std::erase_if(jobs, [](const Job& job) { return job.after >= 0; });
@@ -170,7 +179,9 @@ class Estimate {
       else
         steps.push_back(took);
     }
-    return {reading / amount_of(jobs).prompt, steps.empty() ? 0 : median(steps)};
+    Amount read;
+    read.add(jobs);
+    return {reading / read.prompt, steps.empty() ? 0 : median(steps)};
   }
 
   Workbench& bench_;
@@ -178,7 +189,19 @@ class Estimate {
   std::map<std::string, std::vector<Like>> likes_;
   std::map<std::string, Pace> paces_;
   std::map<std::string, Amount> amounts_;
+  std::string loaded_;  // the target that was timed last
 };
+
+// Alternations of a run that a sweep goes on from.
+int resumable(const Run& run, const Unfinished& unfinished, Workbench& bench, const SweepOptions& options) {
+  const int count = unfinished.count(run.key);
+  bool same = true;
+  const std::string failure = failure_of([&] {
+    if (count > 0)
+      same = same_origin(alternation_of(unfinished.at(run.key, 0)).origin, origin_now(run, bench, options.beside));
+  });
+  return same && failure.empty() ? count : 0;
+}
 
 std::string state_of(const Expected& e) {
   if (e.basis == RestsOn::none) return "measured";
@@ -213,9 +236,11 @@ std::string duration(double seconds) {
 }
 
 std::vector<Expected> estimate(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
-  const std::set<std::string> measured = measured_keys(options.results);
+  const std::vector<Result> results =
+      has_file(options.results) ? load_with_unfinished(options.results) : std::vector<Result>();
+  const std::set<std::string> measured = measured_keys(runs, results, bench, options);
   const Unfinished unfinished(options.results);
-  Estimate model(bench, options);
+  Estimate model(results, bench, options);
   std::vector<Expected> found, others;
   std::set<std::string> baselines;
   std::vector<Run> wanted;
@@ -224,11 +249,17 @@ std::vector<Expected> estimate(const std::vector<Run>& runs, Workbench& bench, c
       others.push_back({run});
     else
       wanted.push_back(run);
+  std::set<std::string> refused;
+  for (const Refusal& refusal : rehearse(wanted, bench, options.beside))
+    for (const Run& run : refusal.runs) refused.insert(run.key);
   for (Run& run : first_round(wanted, bench.registries())) {
     const bool first = !options.share_baselines || baselines.insert(baseline_of(run.document)).second;
     Expected& expected = found.emplace_back(Expected{std::move(run)});
-    expected.done = unfinished.count(expected.run.key);
-    model.complete(expected, !first);
+    expected.done = resumable(expected.run, unfinished, bench, options);
+    if (refused.contains(expected.run.key))
+      expected.basis = RestsOn::unknown;
+    else
+      model.complete(expected, !first);
   }
   found.insert(found.end(), others.begin(), others.end());
   return found;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "experiments/sweep/learning.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/workload.h"
 #include "kernels/error.h"
 
@@ -83,11 +83,11 @@ std::vector<Prompt> prompts_for(const json& w, std::size_t wanted, const std::fi
   const auto prompts = choose_prompts(read_prompts(locate(w["prompts"], beside)), w["categories"],
                                       limit == 0 ? 0 : int(std::max(limit, least)), w["skip"]);
   if (prompts.size() * repeats < wanted)
-    throw Error(
-        "the workload has " + std::to_string(prompts.size()) + " prompts, and a batch needs " +
-        std::to_string(kRequestsAPlace) + " distinct requests for each of its places: " + std::to_string(wanted) +
-        "; name a file with more prompts, or set /workload/repeats to " +
-        std::to_string((wanted + prompts.size() - 1) / prompts.size()) + ", which serves other samples of each");
+    throw Error("the workload has " + std::to_string(prompts.size()) + " prompts, and a batch needs " +
+                std::to_string(kRequestsASlot) + " distinct requests for each of its slots: " + std::to_string(wanted) +
+                "; name a file with more prompts, or set /workload/repeats to " +
+                std::to_string((wanted + prompts.size() - 1) / prompts.size()) +
+                ", which serves other samples of each");
   return prompts;
 }
 
@@ -172,7 +172,7 @@ void expect_no_prompt_twice(const std::vector<Job>& before, const std::vector<Jo
 
 std::vector<Job> jobs_of(const json& run, Workbench& bench, const std::filesystem::path& beside) {
   const json& w = run["workload"];
-  const std::size_t wanted = kRequestsAPlace * run["engine"]["batch"].get<std::size_t>(), repeats = w["repeats"];
+  const std::size_t wanted = kRequestsASlot * run["engine"]["batch"].get<std::size_t>(), repeats = w["repeats"];
   const std::uint64_t samples = run["sampling"]["samples"];
   const auto prompts = prompts_for(w, wanted, beside);
   std::vector<Prompt> further;

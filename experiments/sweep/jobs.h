@@ -5,16 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/measure.h"
-#include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 
-constexpr std::size_t kRequestsAPlace = 6;  // of the batch, so that places are full for most of the time
+constexpr std::size_t kRequestsASlot = 6;  // of the batch, so that slots are full for most of the time
 
 // The requests of a complete run: its prompts, each with its samples, as often as /workload/repeats says (with other
 // sample numbers, so other draws). Of a conversation as many turns as /workload/turns says. The prompts are
-// /workload/limit of the file's, but at least as many as six requests for each place of the batch need; fewer are an
+// /workload/limit of the file's, but at least as many as six requests for each slot of the batch need; fewer are an
 // Error. With /workload/prompt_tokens every prompt has so many tokens, its chat form included: it is cut, or further
 // prompts of the workload follow it. With "drawn" lengths every request ends after a
 // number of tokens between half of max_new_tokens and all of them, which depends on its prompt and repeat alone:
@@ -29,7 +29,7 @@ std::vector<Job> jobs_before(const nlohmann::json& run, const std::vector<Job>& 
                              const std::filesystem::path& beside);
 
 // The warm-up requests, served before a run is measured: its first ones (of conversations the first turns), two for
-// each place, shortened. They end one after another and others start, so every batch size (above 16: sizes close
+// each slot, shortened. They end one after another and others start, so every batch size (above 16: sizes close
 // together) and mixes of prompts and decoding occur, if the run has enough requests. A device may time its
 // implementations of a product when it first gets a number of rows.
 std::vector<Job> warm_up_jobs(std::vector<Job> jobs, std::size_t batch);

@@ -13,14 +13,16 @@
 #include <xxhash.h>
 
 #include "experiments/report/machine.h"
-#include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/model_identity.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/workload.h"
+#include "framework/model/gguf/gguf_file.h"
 #include "framework/model/in_parallel.h"
 #include "framework/model/model_choice.h"
 #include "framework/model/model_files.h"
 #include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
+#include "framework/text/utf8.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -96,15 +98,47 @@ void add_model(const ModelChoice& choice, const fs::path& beside, std::vector<st
       paths.push_back(is_one_file(locate(shape, beside)) ? shape : (fs::path(shape) / "config.json").string());
 }
 
-// Files that one of the three takes as options.
-template <class T> void add_options(const json& owner, const Registry<T>& registry, const fs::path& beside,
-                                    std::vector<std::string>& paths) {
-  const ComponentFiles files = registry.files(owner);
-  for (const ModelChoice& choice : files.models) add_model(choice, beside, paths);
-  paths.insert(paths.end(), files.paths.begin(), files.paths.end());
+// "org/name" of ".../models--org--name/snapshots/REVISION".
+std::string name_in_cache(const fs::path& directory) {
+  constexpr const char* kPrefix = "models--";
+  std::string name = directory.parent_path().parent_path().filename().string();
+  if (directory.parent_path().filename() != "snapshots" || !name.starts_with(kPrefix)) return "";
+  name.erase(0, std::string(kPrefix).size());
+  for (std::size_t at; (at = name.find("--")) != std::string::npos;) name.replace(at, 2, "/");
+  return name;
+}
+
+std::string name_in_file(const fs::path& file) {
+  try {
+    return replace_broken_utf8(GgufFile::open(file)->metadata().string_or("general.name", ""));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::string commit_in_config(const fs::path& directory) {
+  try {
+    const json config = read_json(directory / "config.json");
+    const json commit = config.is_object() ? config.value("_commit_hash", json()) : json();
+    return commit.is_string() ? commit.get<std::string>() : "";
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 }  // namespace
+
+ModelIdentity model_identity(const fs::path& path) {
+  std::error_code ignored;
+  // As it is named, not where links lead: a file of the cache is a link to a blob.
+  const fs::path absolute = (fs::absolute(path, ignored) / "").lexically_normal().parent_path();
+  const std::string cached = name_in_cache(absolute);
+  const bool file = is_one_file(path);
+  std::string name = file ? name_in_file(path) : cached, revision = cached.empty() ? "" : absolute.filename().string();
+  if (name.empty()) name = replace_broken_utf8(absolute.filename().string());
+  if (revision.empty() && !file) revision = commit_in_config(path);
+  return {.name = name, .revision = revision.empty() ? std::nullopt : std::optional(revision), .hash = std::nullopt};
+}
 
 std::string fingerprint(const fs::path& path) {
   std::error_code error;
@@ -119,14 +153,9 @@ std::string fingerprint(const fs::path& path) {
 
 std::map<std::string, ModelIdentity> named_models(const json& run, const Registries& registries, const fs::path& beside,
                                                   const std::map<std::string, std::string>& sources) {
-  std::vector<ModelChoice> models;
+  std::vector<ModelChoice> models = component_files(run, registries).models;
   if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
     models.push_back(ModelChoice::read(target["model"], target.value("inflate", json())));
-  const auto add = [&](const ComponentFiles& files) {
-    models.insert(models.end(), files.models.begin(), files.models.end());
-  };
-  add(registries.drafters.files(run["drafter"])), add(registries.policies.files(run["policy"]));
-  add(registries.verifiers.files(run["verifier"]));
   std::map<std::string, ModelIdentity> found;
   for (const ModelChoice& choice : models) {
     const std::string& path = choice.directory;
@@ -141,9 +170,9 @@ std::map<std::string, std::string> sources_of(const json& run, const Registries&
   std::vector<std::string> paths{run["workload"]["prompts"]};
   if (const json& target = run["target"]; target.contains("model") && !target["model"].is_null())
     add_model(ModelChoice::read(target["model"], target.value("inflate", json())), beside, paths);
-  add_options(run["drafter"], registries.drafters, beside, paths);
-  add_options(run["policy"], registries.policies, beside, paths);
-  add_options(run["verifier"], registries.verifiers, beside, paths);
+  const ComponentFiles files = component_files(run, registries);
+  for (const ModelChoice& choice : files.models) add_model(choice, beside, paths);
+  paths.insert(paths.end(), files.paths.begin(), files.paths.end());
   std::map<std::string, std::string> found;
   for (const std::string& path : paths)
     if (const std::string print = fingerprint(locate(path, beside)); !print.empty()) found[path] = print;
@@ -211,8 +240,9 @@ class Differences {
     if (!prints_.contains(path)) prints_[path] = fingerprint(locate(path, beside_));
     const std::string now = prints_[path];
     if (now == then) return false;
-    if (now.empty()) return ++kept_["with " + path + ", which is not there any more,"], false;
-    return ++changed_["with other contents of " + path], true;
+    ++(now.empty() ? kept_["with " + path + ", which is not there any more,"]
+                   : changed_["with other contents of " + path]);
+    return !now.empty();
   }
 
   const fs::path beside_;
@@ -231,16 +261,17 @@ MachineInfo machine_of_run(const Run& run, const std::function<MachineInfo(const
 
 }  // namespace
 
-Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const fs::path& beside,
-                   const std::string& commit, const std::function<MachineInfo(const json& engine)>& machine_here) {
+Origins origins_of(const std::vector<Run>& runs, const std::map<std::string, Origin>& measured, const fs::path& file,
+                   const fs::path& beside, const std::string& commit,
+                   const std::function<MachineInfo(const json& engine)>& machine_here) {
   Origins found;
   Differences differences(beside, commit);
   const Run* elsewhere = nullptr;  // a result of another kind of device
   std::size_t kept = 0;
   std::map<std::string, MachineInfo> machines;  // by the "engine" of runs
   for (const Run& run : runs) {
-    if (!file.has(run.key)) continue;
-    const Origin& origin = file.origin_of(run.key);
+    if (!measured.contains(run.key)) continue;
+    const Origin& origin = measured.at(run.key);
     const std::string engine = run.document.value("engine", json()).dump();
     if (!machines.contains(engine)) machines[engine] = machine_of_run(run, machine_here);
     const MachineInfo& here = machines[engine];
@@ -252,12 +283,12 @@ Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const 
     if (origin.machine && here.device != "" && origin.machine->device != here.device) elsewhere = &run;
   }
   if (elsewhere && kept < runs.size())
-    throw Error("results in " + file.path().string() + " were measured on the device " +
-                file.origin_of(elsewhere->key).machine->device +
+    throw Error("results in " + file.string() + " were measured on the device " +
+                measured.at(elsewhere->key).machine->device +
                 ", but \"device\": " + shown(elsewhere->document["engine"]["device"]) + " is " +
                 machine_of_run(*elsewhere, machine_here).device +
                 " here, so that the file would hold both; name another file with --results, or a device in the run");
-  found.sentences = differences.sentences(file.path());
+  found.sentences = differences.sentences(file);
   return found;
 }
 

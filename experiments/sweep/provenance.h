@@ -22,6 +22,12 @@ namespace foretoken {
 std::map<std::string, std::string> sources_of(const nlohmann::json& run, const Registries& registries,
                                               const std::filesystem::path& beside);
 
+// Name and revision of a model's directory or GGUF file. The name: "org/name" where the directory is a snapshot in
+// the cache of Hugging Face, "general.name" of a GGUF file, else that of the directory or file. The revision: that of
+// the snapshot, or "_commit_hash" of config.json; absent where neither is there. A file that cannot be read as what it
+// should be has its name alone.
+ModelIdentity model_identity(const std::filesystem::path& path);
+
 // The identities of its models (model_identity()), by the path as the run names it, with their hashes in `sources`.
 std::map<std::string, ModelIdentity> named_models(const nlohmann::json& run, const Registries& registries,
                                                   const std::filesystem::path& beside,
@@ -39,11 +45,11 @@ struct Origins {
   std::set<std::string> changed;       // keys of results that were measured with other contents
   std::vector<std::string> sentences;  // one for each way in which results were made with something else than is here
 };
-// Of the results that `file` holds of these runs. `commit`: of this program; `machine_here`: what machine_of() says of
-// the device of a run's "engine". Where runs are still to be measured, and a result is of another kind of device than
-// its run would take now, is an Error: "auto" would put both into one file.
-Origins origins_of(const std::vector<Run>& runs, const ResultsFile& file, const std::filesystem::path& beside,
-                   const std::string& commit,
+// Of results of these runs: `measured` has the origin of each by its key, `file` holds them. `commit`: of this program;
+// `machine_here`: what machine_of() says of the device of a run's "engine". Where runs are still to be measured, and a
+// result is of another kind of device than its run would take now, is an Error: "auto" would put both into one file.
+Origins origins_of(const std::vector<Run>& runs, const std::map<std::string, Origin>& measured,
+                   const std::filesystem::path& file, const std::filesystem::path& beside, const std::string& commit,
                    const std::function<MachineInfo(const nlohmann::json& engine)>& machine_here);
 
 }  // namespace foretoken

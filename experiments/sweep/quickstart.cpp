@@ -8,11 +8,11 @@
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/clock.h"
-#include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
+#include "experiments/sweep/arrivals.h"
+#include "experiments/sweep/rounds.h"
 #include "experiments/sweep/runner.h"
-#include "experiments/sweep/unfinished.h"
 #include "foretoken_version.h"
 
 namespace foretoken {

@@ -8,10 +8,10 @@
 #include <memory>
 #include <utility>
 
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/alternation.h"
-#include "experiments/sweep/interrupt.h"
 #include "experiments/sweep/jobs.h"
-#include "experiments/sweep/learning.h"
 #include "experiments/sweep/runner.h"
 #include "kernels/error.h"
 

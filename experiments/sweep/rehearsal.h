@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/sweep.h"
-#include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 

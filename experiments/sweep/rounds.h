@@ -2,6 +2,7 @@
 // that a machine that changes slowly (its clock, its temperature, its neighbours) changes for all alike. The first
 // round is breadth first: it begins with few runs that have every value of every axis among them.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
@@ -11,9 +12,50 @@
 #include "experiments/report/results.h"
 #include "experiments/sweep/alternation.h"
 #include "experiments/sweep/runner.h"
-#include "experiments/sweep/unfinished.h"
 
 namespace foretoken {
+
+// The results of a file, and behind them one of every run that has alternations and no result yet, as if it had no
+// others, with how many it has (Result::unfinished). Those that no result can be made of are left out, with a warning.
+// Errors as of load_results().
+std::vector<Result> load_with_unfinished(const std::filesystem::path& results);
+
+// Alternations of runs that do not have all of theirs yet: in a folder beside the file of results,
+// NAME.jsonl.unfinished, with a file for each, so that a sweep that was stopped goes on from them. A file is written
+// whole or not at all. Whoever writes to the folder has locked the file of results.
+class Unfinished {
+ public:
+  // Of this file of results. The folder exists while it holds something.
+  explicit Unfinished(const std::filesystem::path& results);
+
+  // {"key": of the run, "alternation": its number, from 0, ...}. An Error where it cannot be written.
+  void add(const nlohmann::json& alternation);
+  // How many the run has, from the first on without a gap; those that cannot be read, or that are of another run or
+  // number than their names say, count as absent. One of another schema is an Error.
+  int count(const std::string& key) const;
+  // Number `k` of those.
+  nlohmann::json at(const std::string& key, int k) const;
+  void drop(const std::string& key);
+  void drop_all();
+  // Those that "sweep" names as this sweep's and that are of no run with one of these keys; how many. What is of
+  // another sweep, or does not say, stays.
+  int drop_orphans(const std::string& sweep, const std::set<std::string>& keys);
+  bool any() const { return !files().empty(); }
+  // Of the runs that it holds something of.
+  std::set<std::string> keys() const;
+  // Moves the alternations of a run, or all, to another file of results.
+  void move(const std::string& key, const Unfinished& to) const;
+  void move_all(const Unfinished& to) const;
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path file(const std::string& key, int k) const;
+  std::vector<std::filesystem::path> files() const;
+  void move_files(const std::vector<std::filesystem::path>& files, const Unfinished& to) const;
+
+  std::filesystem::path folder_;
+};
 
 // The target and the device of a run, as text: equal for runs of one group.
 std::string target_of_group(const nlohmann::json& run);
@@ -58,31 +100,31 @@ class Rounds {
 
  private:
   // A run, and how far it is.
-  struct Course {
+  struct RunProgress {
     Run run;
-    int done = 0;                                   // alternations
-    double part = 0;                                // of the one in progress
-    double measured = 0;                            // seconds of those that are done
-    bool over = false;                              // it has its line
-    std::shared_ptr<const Prepared> prepared = {};  // from its first alternation in this process on
+    int done = 0;                                      // alternations
+    double part = 0;                                   // of the one in progress
+    double measured = 0;                               // seconds of those that are done
+    bool over = false;                                 // it has its line
+    std::shared_ptr<const PreparedRun> prepared = {};  // from its first alternation in this process on
 
     bool wants_more() const { return !over && foretoken::wants_more(run.document, done, measured); }
   };
 
-  void resume(Course& course);
+  void resume(RunProgress& one);
   void restore_baselines(int k);
   // Alternation k of the runs that lack it, and of which `chosen` holds.
   void round(int k, const std::function<bool(const Run&)>& chosen, const std::function<void(const Run&)>& progress);
-  void next(Course& course, int together, const std::function<void(const Run&)>& progress);
-  void finish(Course& course, std::vector<MeasuredAlternation> alternations);
-  void end(Course& course);
-  void fail(Course& course, const std::string& error, double seconds);
+  void next(RunProgress& one, int together, const std::function<void(const Run&)>& progress);
+  void finish(RunProgress& one, std::vector<MeasuredAlternation> alternations);
+  void end(RunProgress& one);
+  void fail(RunProgress& one, const std::string& error, double seconds);
 
   Workbench& bench_;
   const SweepOptions& options_;
   ResultsFile& file_;
   Unfinished& unfinished_;
-  std::vector<Course> courses_;
+  std::vector<RunProgress> runs_;
   Baselines baselines_;  // of this round
   std::function<void(const Run&, const std::string&)> failed_;
 };

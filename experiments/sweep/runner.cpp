@@ -12,14 +12,13 @@
 #include "experiments/report/machine.h"
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
-#include "experiments/sweep/clock.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
+#include "experiments/sweep/arrivals.h"
 #include "experiments/sweep/progress.h"
 #include "experiments/sweep/provenance.h"
 #include "experiments/sweep/rehearsal.h"
 #include "experiments/sweep/rounds.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/unfinished.h"
 #include "foretoken_version.h"
 #include "framework/text/json_file.h"
 
@@ -32,7 +31,7 @@ Result measure_run(const Run& run, Workbench& bench, const std::filesystem::path
   const auto start = std::chrono::steady_clock::now();
   Result result;
   const std::string error = failure_of([&] {
-    const Prepared prepared = prepare(run, bench, beside);
+    const PreparedRun prepared = prepare(run, bench, beside);
     std::vector<MeasuredAlternation> all;
     double measured = 0;
     for (int k = 0; wants_more(run.document, k, measured); ++k) {
@@ -136,6 +135,15 @@ std::map<std::string, std::string> tell(const std::vector<Refusal>& refusals, st
   return refused;
 }
 
+// Of the runs that are `measured`, those that read files with other contents now; also tells what else is different.
+std::set<std::string> changed_since(const std::vector<Run>& runs, const std::map<std::string, Origin>& measured,
+                                    Workbench& bench, const SweepOptions& options) {
+  const auto machine_here = [&](const json& engine) { return machine_of(bench.backend(engine)); };
+  Origins origins = origins_of(runs, measured, options.results, options.beside, kCommit, machine_here);
+  for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
+  return std::move(origins.changed);
+}
+
 // Where one run of one is refused, its reason says it all.
 void tell_remedy(int refused, std::size_t pending) {
   if (const int others = int(pending) - refused; others > 0)
@@ -149,16 +157,20 @@ void tell_remedy(int refused, std::size_t pending) {
 
 int SweepOutcome::exit_code() const { return interrupted ? kInterruptedExit : failed + refused > 0 ? 1 : 0; }
 
-std::set<std::string> measured_keys(const std::filesystem::path& results) {
-  std::set<std::string> measured;
-  if (!has_file(results)) return measured;
-  for (const Result& result : load_results(results))
-    if (!result.failed() && damage_of(result).empty()) measured.insert(result.key);
-  return measured;
+std::set<std::string> measured_keys(const std::vector<Run>& runs, const std::vector<Result>& results, Workbench& bench,
+                                    const SweepOptions& options) {
+  std::map<std::string, Origin> measured;
+  for (const Result& result : results)
+    if (!result.unfinished && !result.failed() && damage_of(result).empty()) measured[result.key] = result.origin;
+  std::set<std::string> keys;
+  for (const auto& [key, origin] : measured) keys.insert(key);
+  for (const std::string& key : changed_since(runs, measured, bench, options)) keys.erase(key);
+  return keys;
 }
 
 SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
-  const std::set<std::string> measured = measured_keys(options.results);
+  const std::set<std::string> measured = measured_keys(
+      runs, has_file(options.results) ? load_results(options.results) : std::vector<Result>(), bench, options);
   const std::vector<Run> pending = without(runs, [&](const Run& run) { return measured.contains(run.key); });
   SweepOutcome out;
   out.refused = int(tell(rehearse(pending, bench, options.beside), pending.size()).size());
@@ -172,10 +184,10 @@ SweepOutcome rehearse_sweep(const std::vector<Run>& runs, Workbench& bench, cons
 SweepOutcome run_sweep(const std::vector<Run>& runs, Workbench& bench, const SweepOptions& options) {
   ResultsFile file(options.results);
   SweepOutcome out;
-  const auto machine_here = [&](const json& engine) { return machine_of(bench.backend(engine)); };
-  const Origins origins = origins_of(runs, file, options.beside, kCommit, machine_here);
-  for (const std::string& sentence : origins.sentences) spdlog::warn("{}", sentence);
-  for (const std::string& key : origins.changed) file.discard(key);
+  std::map<std::string, Origin> measured;
+  for (const Run& run : runs)
+    if (file.has(run.key)) measured[run.key] = file.origin_of(run.key);
+  for (const std::string& key : changed_since(runs, measured, bench, options)) file.discard(key);
   watch_interrupts();
   try {
     const std::vector<Run> pending = without(runs, [&](const Run& run) { return file.has(run.key); });

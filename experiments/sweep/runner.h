@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "experiments/report/result.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/sweep.h"
-#include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 
@@ -42,8 +42,11 @@ struct SweepOutcome {
   int refused = 0;  // runs that a rehearsal found to fail; where others are not measured for that, they have no line
   int exit_code() const;  // 0; 1 if a run failed or was refused; 130 after Ctrl-C
 };
-// The keys of the runs that a file of results has figures of; none where there is no file.
-std::set<std::string> measured_keys(const std::filesystem::path& results);
+// The keys of the runs that a sweep would not measure again: those that `results`, of the file of results, have figures
+// of, which were measured with what the files that they read hold now. What it would tell of others is told. Errors as
+// of origins_of().
+std::set<std::string> measured_keys(const std::vector<Run>& runs, const std::vector<Result>& results, Workbench& bench,
+                                    const SweepOptions& options);
 
 // Rehearses the runs and measures none: what speaks against them is told. Runs that the file of results has are left
 // out; it is not opened for writing.

@@ -6,15 +6,15 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
+#include "experiments/report/results.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/table.h"
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/runner.h"
-#include "experiments/sweep/workbench.h"
 #include "experiments/sweep/workload.h"
 #include "foretoken_version.h"
 #include "kernels/error.h"

@@ -5,8 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "experiments/sweep/learning.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "framework/text/json_file.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
@@ -175,6 +174,20 @@ Run combine(json document, const std::vector<Axis>& axes, const std::vector<std:
   run.document = complete_run(document, registries, where + with);
   expect_utf8(run.document, where + with);
   run.key = key_of(run.document);
+  return run;
+}
+
+// The states that a complete run is measured from: "cold" and "warm" where something learns and it names none; else
+// none.
+std::vector<std::string> starts_of(const json& run, const Registries& registries) {
+  if (start_of(run).empty() && learns(run, registries) == true) return {"cold", "warm"};
+  return {};
+}
+
+// The run from that state. A trace is recorded from the cold one alone.
+json started(json run, const std::string& start) {
+  run["workload"]["start"] = start;
+  if (is_warm(run)) run.erase("trace");
   return run;
 }
 

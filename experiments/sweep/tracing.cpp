@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "experiments/report/terminal.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "experiments/trace/recorder.h"
 
 namespace foretoken {

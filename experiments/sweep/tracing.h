@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/measure.h"
-#include "experiments/sweep/workbench.h"
 
 namespace foretoken {
 

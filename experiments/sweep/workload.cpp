@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/compressed.h"
-#include "foretoken_version.h"
 #include "framework/text/json_file.h"
 #include "framework/text/regular_file.h"
 #include "kernels/error.h"
@@ -144,32 +143,12 @@ std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::ve
   return out;
 }
 
-std::uint64_t stream_of(int prompt, std::uint64_t sample, std::uint64_t part) {
-  constexpr int kPromptBits = 32, kSampleBits = 20, kPartBits = 64 - kPromptBits - kSampleBits;
-  const auto expect = [](std::uint64_t value, int bits, const char* what, const char* remedy) {
-    if (value >> bits == 0) return;
-    throw Error("a " + std::string(what) + " is number " + std::to_string(value) + ", but draws have names for " +
-                std::to_string(std::uint64_t(1) << bits) + ": it would meet the draws of another; " + remedy);
-  };
-  expect(sample, kSampleBits, "sample of a prompt", "lower '/sampling/samples' or '/workload/repeats'");
-  expect(part, kPartBits, "turn of a conversation, or pass of a soak test over its prompts",
-         "lower '/workload/turns', or give the soak test fewer requests or more prompts");
-  return part << (kPromptBits + kSampleBits) | sample << kPromptBits | std::uint32_t(prompt);
-}
-
 int drawn_length(int prompt, std::uint64_t repeat, int most, int turn) {
   const std::uint32_t word =
       philox4x32_10(std::uint32_t(prompt), std::uint32_t(repeat), std::uint32_t(turn), 0, 0x6c656e67u, 0x7468735fu)
           .word[0];
   const int least = (most + 1) / 2;
   return least + int(std::uint64_t(word) * std::uint64_t(most - least + 1) >> 32);
-}
-
-std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside) {
-  std::error_code ignored;
-  for (const auto& base : {std::filesystem::path(), beside, std::filesystem::path(kSourceDirectory)})
-    if (const auto candidate = base / path; std::filesystem::exists(candidate, ignored)) return candidate;
-  return path;
 }
 
 }  // namespace foretoken

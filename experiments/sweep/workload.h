@@ -8,14 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace foretoken {
+#include "experiments/session/request.h"
 
-struct Prompt {
-  int number = 0;  // of the line among the prompts of the file, from 0
-  std::string text;
-  std::string category;              // the line's own, else the name of its data set; empty: none
-  std::vector<std::string> later{};  // turns of a conversation after `text`
-};
+namespace foretoken {
 
 // All prompts of a file; a malformed line, or one of an unknown layout, is an Error with its number.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
@@ -25,15 +20,8 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 std::vector<Prompt> choose_prompts(const std::vector<Prompt>& all, const std::vector<std::string>& categories,
                                    int limit, int skip = 0);
 
-// Names the draws of a request: different prompts, samples and parts have different ones. `part`: the turn of a
-// conversation, or how often a soak test has served the request before. A sample or part without room is an Error.
-std::uint64_t stream_of(int prompt, std::uint64_t sample, std::uint64_t part = 0);
-
 // A number of tokens between half of `most` and all of it, drawn for this prompt, repeat and turn; the same in every
 // run.
 int drawn_length(int prompt, std::uint64_t repeat, int most, int turn = 0);
-
-// `path` as given, else below `beside`, else below the project's own folder; the first that exists, or as given.
-std::filesystem::path locate(const std::string& path, const std::filesystem::path& beside = {});
 
 }  // namespace foretoken

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "experiments/conformance/enumerator.h"
+#include "experiments/session/run_document.h"
 #include "experiments/trace/node_numbers.h"
 #include "framework/components/host.h"
 #include "kernels/error.h"
@@ -112,16 +113,6 @@ std::vector<Drawn> drawn_in(std::span<const DraftTree> trees) {
 }
 
 }  // namespace
-
-void expect_followed(const Soundness& soundness, const std::string& name, std::span<const Drawn> drawn) {
-  if (soundness.race)
-    throw Error("the acceptance of '" + name + "' follows from the noise of its races, not from distributions; leave " +
-                "it out of /trace/verifiers");
-  for (const Drawn d : drawn)
-    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
-      throw Error("the verifier '" + name + "' of /trace/verifiers takes no nodes drawn '" + name_of(d) +
-                  "'; leave it out");
-}
 
 std::vector<Reach> PathReach::of(Backend& backend, const Trials& trials, const Judge& judge, const std::string& name) {
   expect_followed(judge.soundness, name, drawn_in(trials.trees()));

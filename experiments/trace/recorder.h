@@ -18,9 +18,6 @@
 
 namespace foretoken {
 
-// An Error unless the acceptance of a verifier of this name can be found for nodes that are drawn so.
-void expect_followed(const Soundness& soundness, const std::string& name, std::span<const Drawn> drawn);
-
 // A verifier whose acceptance of other verifiers' trees is found.
 struct Judge {
   std::unique_ptr<Verifier> verifier;

@@ -124,7 +124,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
 Engine::~Engine() = default;
 
 SequenceId Engine::submit(Request request) {
-  expect_servable(request, served_, options_, pool_.pages());
+  expect_servable(request);
   const int length = int(request.prompt.size());
   request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, target_.info().positions - length);
   auto active = std::make_unique<Active>();
@@ -135,8 +135,8 @@ SequenceId Engine::submit(Request request) {
   q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens);
   q.category = std::move(request.category), active->on_tokens = std::move(request.on_tokens);
   const SequenceId id = q.id;
-  Active* const first = options_.reuse_prefixes && request.like > 0 ? queues_.find(request.like) : nullptr;
-  if (first && first->sequence.generated() == 0) active->like = first->sequence.id, first->leads = true;
+  Active* const first = options_.reuse_prefixes && request.sample_of > 0 ? queues_.find(request.sample_of) : nullptr;
+  if (first && first->sequence.generated() == 0) active->sample_of = first->sequence.id, first->leads = true;
   queues_.waiting.push_back(std::move(active));
   return id;
 }

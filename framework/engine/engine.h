@@ -41,7 +41,7 @@ struct Request {
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;
   // A request with the same prompt that was submitted before. This one begins when that prompt has been read, and
   // shares its full pages. 0: none.
-  SequenceId like = 0;
+  SequenceId sample_of = 0;
   std::string category = {};  // what drafters and policies are told of it: Sequence::category
 };
 
@@ -68,6 +68,10 @@ class Engine : private Scheduler::Memory {
   // vocabulary, a sampling option out of range or a sequence that can never fit into the pool is an Error.
   // `max_new_tokens` is cut to the context.
   SequenceId submit(Request request);
+  // The same Errors, without submitting it. May be called while another thread takes steps.
+  void expect_servable(const Request& request) const {
+    foretoken::expect_servable(request, served_, options_, pool_.pages());
+  }
   // Ends a request at the next step, with Finish::cancelled. An unknown id is ignored.
   void cancel(SequenceId id);
   // Whether no request is waiting or running, and none that ended is still to be returned.

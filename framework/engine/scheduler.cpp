@@ -37,7 +37,7 @@ class Planning {
 
   void admit(int batch) {
     while (int(queues_.running.size()) < batch && left_ > 0 && prompts_ > 0) {
-      const auto next = std::ranges::find(queues_.waiting, SequenceId(0), &Active::like);
+      const auto next = std::ranges::find(queues_.waiting, SequenceId(0), &Active::sample_of);
       if (next == queues_.waiting.end()) return;
       Active& a = **next;
       Scheduled entry = shape(a, memory_.unseen(a.sequence), std::min(guesses_, share_));
@@ -138,7 +138,7 @@ Active* Queues::find(SequenceId id) const {
 void Queues::release_followers(Active& first) {
   if (!std::exchange(first.leads, false)) return;
   for (const auto& a : waiting)
-    if (a->like == first.sequence.id) a->like = 0;
+    if (a->sample_of == first.sequence.id) a->sample_of = 0;
 }
 
 std::vector<int> shares(std::span<const int> wanted, int rows) {

@@ -19,7 +19,7 @@ namespace foretoken {
 struct Active {
   Sequence sequence;
   std::function<void(const Sequence&, std::span<const Token>)> on_tokens;  // the tokens of each round
-  SequenceId like = 0;            // waits until that sequence has read their common prompt; 0: waits for none
+  SequenceId sample_of = 0;       // waits until that sequence has read their common prompt; 0: waits for none
   bool leads = false;             // others may wait for this sequence
   int rounds = 0;                 // rounds that were verified
   int drafted = 0, accepted = 0;  // nodes below the root of the last round

@@ -1,6 +1,6 @@
 // Any text as the document of a run or a sweep: its runs are complete, and completing one again changes nothing.
 #include "drafters/drafters.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "tests/fuzz/fuzz.h"
 #include "verifiers/verifiers.h"

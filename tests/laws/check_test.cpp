@@ -7,7 +7,7 @@
 #include "experiments/conformance/law_table.h"
 #include "experiments/conformance/laws.h"
 #include "experiments/report/check_report.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "tests/laws/mutant_scenario.h"
 #include "tests/support/sentence.h"
 #include "tests/support/states.h"

@@ -63,6 +63,7 @@ FOLDERS = (
            without=STATISTICS, proofs=True),
     room("report", *COMMANDS, "page", "readme_tables", "tree_shape", also=("tests/experiments/sweep", "tests/laws"),
          without=STATISTICS),
+    room("session", *COMMANDS, "generate", also=("tests/experiments/sweep", "tests/oracle")),
     room("sweep", *COMMANDS, "shards", "failed_requests", "quickstart",
          also=("tests/oracle", "tests/experiments/trace", "tests/experiments/program")),
     room("trace", "replay", "trace_file", "failed_requests"),

@@ -2,7 +2,7 @@
 #pragma once
 #include <set>
 
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/oracle/scene.h"

@@ -2,7 +2,7 @@
 // preemption, prefix hit} in one batch, each request against the oracle.
 #include <set>
 
-#include "experiments/sweep/stop_strings.h"
+#include "experiments/session/request.h"
 #include "tests/oracle/scene.h"
 
 namespace foretoken::oracle {
@@ -80,7 +80,7 @@ struct Pairs : ::testing::TestWithParam<const char*> {
     asked_as[first] = &a;
     for (std::uint64_t k = 1; k < 3 && a.features.contains(samples); ++k) {
       Request more = a.request;
-      more.like = first, more.stream = k << 32 | a.request.stream;
+      more.sample_of = first, more.stream = k << 32 | a.request.stream;
       asked_as[engine.submit(std::move(more))] = &a;
     }
   }

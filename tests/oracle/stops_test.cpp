@@ -1,7 +1,7 @@
 // Where an output ends and why, against the oracle: stop strings, stop tokens and the length limit in one round, and
 // stop strings however they lie in tokens and rounds.
 
-#include "experiments/sweep/stop_strings.h"
+#include "experiments/session/request.h"
 #include "tests/oracle/scene.h"
 
 namespace foretoken::oracle {

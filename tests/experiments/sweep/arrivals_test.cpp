@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "experiments/report/summary.h"
-#include "experiments/sweep/stops.h"
+#include "experiments/sweep/measure_recorder.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/experiments/sweep/demo_runs.h"
 

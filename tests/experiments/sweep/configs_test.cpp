@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_steps.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workload.h"
 #include "framework/components/pairing.h"

@@ -1,10 +1,9 @@
 // Conversations: which turns are served, when, and behind what.
-#include "experiments/sweep/conversations.h"
-
 #include <set>
 
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
+#include "experiments/sweep/arrivals.h"
 #include "experiments/sweep/jobs.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/experiments/sweep/demo_runs.h"
@@ -117,10 +116,10 @@ TEST_F(Turns, a_later_turn_goes_on_from_what_was_said) {
     Job alone = jobs[i + 1];
     alone.after = -1;
     Tokens said = jobs[i].request.prompt;
-    said.insert(said.end(), whole.texts[i].begin(), whole.texts[i].end());
+    said.insert(said.end(), whole.outputs[i].begin(), whole.outputs[i].end());
     if (to_json(whole.record)["requests"][i]["finish"] == "stop_token") said.pop_back();
     alone.request.prompt.insert(alone.request.prompt.begin(), said.begin(), said.end());
-    EXPECT_EQ(whole.texts[i + 1], serve({alone}).texts[0]);
+    EXPECT_EQ(whole.outputs[i + 1], serve({alone}).outputs[0]);
     const json request = to_json(whole.record)["requests"][i + 1];
     EXPECT_EQ(request["turn"], 1);
     EXPECT_EQ(request["prompt_tokens"], alone.request.prompt.size());

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/results.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "tests/experiments/sweep/demo_models.h"
 

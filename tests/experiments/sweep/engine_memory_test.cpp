@@ -1,9 +1,8 @@
 // The memory figures of a run: weights, caches and scratch of the demo models on the devices of this machine.
-#include "experiments/sweep/engine_memory.h"
-
 #include <gtest/gtest.h>
 
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
+#include "experiments/sweep/measure.h"
 #include "experiments/sweep/runner.h"
 #include "framework/components/host.h"
 #include "tests/support/states.h"

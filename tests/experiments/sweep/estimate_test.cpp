@@ -1,10 +1,13 @@
 // What is left of a sweep and about how long it takes: from like runs of the file, or from timed steps.
 #include "experiments/sweep/estimate.h"
 
+#include <fstream>
+#include <memory>
+
 #include <gtest/gtest.h>
 
 #include "experiments/sweep/alternation.h"
-#include "experiments/sweep/unfinished.h"
+#include "experiments/sweep/rounds.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"
@@ -97,6 +100,49 @@ TEST_F(Estimates, NameRunsThatFail) {
   EXPECT_GT(found[1].seconds, 0);
   EXPECT_TRUE(says(as_text(found, 0), "cannot be measured (--rehearse says why)"));
   EXPECT_TRUE(as_json(found)["runs"][0]["seconds"].is_null());
+}
+
+TEST_F(Estimates, CountWhatChangedFilesHaveMeasuredAgain) {
+  const auto prompts = (folder.path() / "p.jsonl").string();
+  std::filesystem::copy_file("experiments/prompts.jsonl", prompts);
+  const foretoken::Run run = of(1, {{"workload", {{"prompts", prompts}}}}),
+                       other = of(2, {{"workload", {{"prompts", prompts}}}});
+  ResultsFile(options.results).append(measure_run(run, bench, "", [](double) {}));
+  Unfinished(options.results)
+      .add(to_json(measure_alternation(other, 0, prepare(other, bench, ""), bench, "", [](double) {}, nullptr)));
+  EXPECT_EQ(estimate({run}, bench, options)[0].basis, RestsOn::none);
+  EXPECT_EQ(estimate({other}, bench, options)[0].done, 1);
+  std::ofstream(prompts, std::ios::app) << R"({"prompt": "Another one."})" << "\n";
+  const auto found = estimate({run, other}, bench, options);
+  EXPECT_NE(found[0].basis, RestsOn::none) << "a sweep measures it again";
+  EXPECT_GT(found[0].seconds, 0);
+  EXPECT_EQ(found[1].done, 0);
+}
+
+TEST_F(Estimates, KnowWhenTheLastRequestArrives) {
+  const json open{{"workload", {{"rate", 0.1}}}};
+  const foretoken::Run run = of(1, open);
+  const Loop loop = loop_of(run.document, jobs_of(run.document, bench, "").size(), 0);
+  const double last = seconds(loop.arrival(jobs_of(run.document, bench, "").size() - 1));
+  EXPECT_GE(estimate({run}, bench, options)[0].seconds, 4 * last) << "two sides in two alternations";
+  options.share_baselines = true;
+  const auto shared = estimate({run, of(2, open)}, bench, options);
+  EXPECT_LT(shared[1].seconds, 4 * last);
+  EXPECT_GE(shared[1].seconds, 2 * last);
+}
+
+TEST_F(Estimates, SayThatADraftModelIsMissing) {
+  const auto found = estimate({of(1, {{"drafter", {{"model", "experiments/models/nowhere"}}}})}, bench, options);
+  EXPECT_EQ(found[0].basis, RestsOn::unknown);
+}
+
+TEST_F(Estimates, HoldOneTargetAtATime) {
+  const json other{{"target", {{"model", "experiments/models/draft"}}},
+                   {"drafter", {{"name", "ngram"}, {"model", nullptr}}}};
+  const foretoken::Run first = of(1), second = of(2, other);
+  const std::weak_ptr<Model> target = bench.target(first.document, "");
+  estimate({first, second}, bench, options);
+  EXPECT_TRUE(target.expired()) << "as the second is timed";
 }
 
 TEST(Durations, AreShort) {

@@ -1,8 +1,8 @@
 // A GGUF file in a whole run: as the target, as the draft, as a shape and as the tokenizer of random weights.
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/sweep.h"
-#include "experiments/sweep/workbench.h"
 #include "kernels/error.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"

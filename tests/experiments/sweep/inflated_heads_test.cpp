@@ -2,7 +2,7 @@
 // the same.
 #include <gtest/gtest.h>
 
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "tests/framework/text/temporary_folder.h"
 

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/stop_strings.h"
+#include "experiments/session/request.h"
+#include "experiments/session/run_document.h"
 #include "tests/oracle/scene.h"
 #include "tests/support/sentence.h"
 
@@ -43,7 +43,7 @@ TEST_F(KeysOfRuns, NullIsAValueOfOptionalOnesAlone) {
 TEST_F(KeysOfRuns, TwoAreRequired) {
   std::set<std::string> required;
   for (const RunKey& key : run_keys())
-    if (key.required) required.insert(key.pointer);
+    if (key.allowed.required) required.insert(key.pointer);
   EXPECT_EQ(required, (std::set<std::string>{"/target/model", "/workload/prompts"}));
 }
 

@@ -1,6 +1,4 @@
 // Runs that learn are measured cold and warm, each named; what does not learn is measured once.
-#include "experiments/sweep/learning.h"
-
 #include <fstream>
 #include <map>
 #include <set>
@@ -10,6 +8,7 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/jobs.h"
 #include "experiments/sweep/rounds.h"
 #include "experiments/sweep/shards.h"

@@ -1,13 +1,11 @@
 // How models are called in results: by name, revision and hash.
-#include "experiments/sweep/model_identity.h"
-
 #include <filesystem>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "experiments/sweep/alternation.h"
-#include "experiments/sweep/kept.h"
+#include "experiments/sweep/measure.h"
 #include "experiments/sweep/provenance.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
@@ -77,8 +75,8 @@ TEST_F(Runs, TheHashOfOutputsIsThatOfTheTokensAlone) {
   EXPECT_EQ(measured(once)["outputs"]["baseline"], plain);
   EXPECT_EQ(measured(other_batch)["outputs"]["baseline"], plain) << "a batch changes no output";
   EXPECT_NE(measured(other_seed)["outputs"]["baseline"], plain);
-  EXPECT_NE(hash_of_outputs(Outputs{1, 2}), hash_of_outputs(Outputs{2, 1})) << "in their order";
-  EXPECT_NE(hash_of_outputs(Outputs{1, std::nullopt}), hash_of_outputs(Outputs{1}));
+  EXPECT_NE(hash_of_outputs(HashedOutputs{1, 2}), hash_of_outputs(HashedOutputs{2, 1})) << "in their order";
+  EXPECT_NE(hash_of_outputs(HashedOutputs{1, std::nullopt}), hash_of_outputs(HashedOutputs{1}));
 }
 
 TEST(SameOrigin, SeesNoClocks) {

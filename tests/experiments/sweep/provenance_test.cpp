@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "experiments/report/machine.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/states.h"
@@ -147,7 +147,6 @@ class OriginsOfResults : public testing::Test {
   using Change = std::function<void(Origin&)>;
 
   Origins origins(const Change& change) {
-    ResultsFile file(folder.path() / "r.jsonl");
     const json run{{"name", "a"}, {"engine", {{"device", "auto"}}}},
         side = measure({{0, nullptr, 2, 1, 1, 1, 1, 1.0}}, {1}, {1}, {1}, {0, 1}, 1, 1);
     Result result = made(line(key_of(run), run, json::object(), {{{"baseline", side}, {"speculative", side}}}));
@@ -155,13 +154,13 @@ class OriginsOfResults : public testing::Test {
     result.origin.machine = host_of();
     result.origin.sources = {{"p.jsonl", fingerprint(folder.path() / "p.jsonl")}};
     change(result.origin);
-    file.append(result);
     std::vector<foretoken::Run> runs{{run, json::object(), key_of(run)}};
     if (unfinished) runs.push_back({json::object(), json::object(), "not measured"});
-    return origins_of(runs, file, folder.path(), "now", [&](const json& engine) {
-      EXPECT_TRUE(engine.is_null() || engine == run["engine"]);
-      return here;
-    });
+    return origins_of(runs, {{result.key, result.origin}}, folder.path() / "r.jsonl", folder.path(), "now",
+                      [&](const json& engine) {
+                        EXPECT_TRUE(engine.is_null() || engine == run["engine"]);
+                        return here;
+                      });
   }
   std::vector<std::string> told(const Change& change) { return origins(change).sentences; }
   static Change on(const std::string& device, const std::string& description) {

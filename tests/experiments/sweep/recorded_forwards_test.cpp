@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "drafters/drafters.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/alternation.h"
 #include "experiments/sweep/arrivals.h"
-#include "experiments/sweep/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/text/temporary_folder.h"

@@ -9,7 +9,7 @@
 
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 #include "framework/text/json_file.h"
 #include "tests/experiments/report/results_files.h"
 #include "tests/experiments/sweep/demo_runs.h"
@@ -227,7 +227,7 @@ TEST_F(SweepsInRounds, MixInNoDamagedAlternations) {
 // Requests are encoded, and an engine is asked what it is, once for all alternations of a run.
 TEST_F(SweepsInRounds, AlternationsServeWhatWasPrepared) {
   const foretoken::Run run = run_of();
-  Prepared prepared = prepare(run, bench, "");
+  PreparedRun prepared = prepare(run, bench, "");
   EXPECT_EQ(prepared.jobs.size(), 12u);
   EXPECT_TRUE(prepared.engine.compared);
   prepared.jobs.resize(3);

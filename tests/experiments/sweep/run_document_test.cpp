@@ -1,6 +1,6 @@
 // The validator of runs: defaults, refusals with the nearest name, one canonical text for each run; and the documents
 // made from its list.
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 
 #include <cmath>
 #include <fstream>
@@ -41,9 +41,9 @@ TEST_F(Documents, DefaultsAreFilledIn) {
   EXPECT_EQ(run["policy"], json({{"name", "fixed"}, {"length", 4}, {"nodes", nullptr}, {"confidence", nullptr}}));
   EXPECT_EQ(run["verifier"]["name"], "speculative_sampling");
   for (const RunKey& k : run_keys())
-    if (k.left_out) {
+    if (k.allowed.left_out) {
       EXPECT_FALSE(run.contains(json::json_pointer(k.pointer))) << k.pointer << ": runs keep the names they had before";
-    } else if (!k.required && k.type != "component") {
+    } else if (!k.allowed.required && k.type != "component") {
       EXPECT_EQ(run.at(json::json_pointer(k.pointer)), k.standard) << k.pointer;
     }
   EXPECT_EQ(complete(run), run) << "a complete run is its own completion";

@@ -12,9 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/results.h"
-#include "experiments/sweep/interrupt.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/stop_strings.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/request.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/workload.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/framework/text/temporary_folder.h"
@@ -54,7 +54,7 @@ TEST_F(Runs, ALineAddsUp) {
   const json line = measured();
   ASSERT_EQ(line["repeats"].size(), 2u);
   for (const json& repeat : line["repeats"]) {
-    expect_consistent(repeat["baseline"], 12);  // 2 at once: six for each place
+    expect_consistent(repeat["baseline"], 12);  // 2 at once: six for each slot
     expect_consistent(repeat["speculative"], 12);
     EXPECT_EQ(repeat["baseline"]["drafted"], 0);
     EXPECT_EQ(repeat["baseline"]["tokens"], repeat["baseline"]["rounds"]);

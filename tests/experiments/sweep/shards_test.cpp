@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/sweep/gpus.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {

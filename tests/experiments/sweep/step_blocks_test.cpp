@@ -1,10 +1,9 @@
 // Blocks of steps that do the same, and what a line says where a machine had two speeds.
-#include "experiments/sweep/step_blocks.h"
-
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "experiments/sweep/measure_recorder.h"
 #include "tests/experiments/sweep/demo_runs.h"
 #include "tests/experiments/sweep/tries.h"
 #include "tests/support/states.h"

@@ -1,9 +1,9 @@
 // A drafter of two models: each has a shape and a dtype of its own, wherever the run names them.
 #include <gtest/gtest.h>
 
+#include "experiments/session/run_document.h"
+#include "experiments/session/workbench.h"
 #include "experiments/sweep/provenance.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/workbench.h"
 #include "framework/components/host.h"
 #include "tests/framework/text/temporary_folder.h"
 #include "tests/support/sentence.h"

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/sweep/alternation.h"
 #include "experiments/sweep/jobs.h"
-#include "experiments/sweep/kept.h"
-#include "experiments/sweep/nothing_recorded.h"
+#include "experiments/sweep/measure.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/sentence.h"
 
@@ -142,7 +142,7 @@ TEST(SameAgain, compares_jobs_also_behind_turns_that_were_left_out) {
     for (const std::size_t job : left_out) {
       if (!now.record.left_out) now.record.left_out.emplace();
       now.record.left_out->turns.push_back({.job = long(job)});
-      now.texts[job].clear(), now.failures[job] = "the turn was left out";
+      now.outputs[job].clear(), now.failures[job] = "the turn was left out";
     }
     same.add({now.record, outputs_of(now), {}}, "speculative", repeat);
   };

@@ -52,7 +52,7 @@ TEST_F(Runs, RequestsAreDistinctUnlessRepeatsAreAskedFor) {
   };
   const auto few = jobs({{"limit", 6}}), again = jobs({{"limit", 6}, {"repeats", 8}});
   EXPECT_EQ(few.size(), 48u);
-  EXPECT_EQ(distinct(few), 48u) << "six for each place";
+  EXPECT_EQ(distinct(few), 48u) << "six for each slot";
   EXPECT_EQ(again.size(), 48u);
   EXPECT_EQ(distinct(again), 6u);
   EXPECT_EQ(jobs({{"limit", 60}}).size(), 60u);

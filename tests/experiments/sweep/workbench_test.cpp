@@ -1,8 +1,8 @@
 // Generated models in whole runs on the CPU: random weights, and inflated models with unchanged outputs.
-#include "experiments/sweep/workbench.h"
+#include "experiments/session/workbench.h"
 
-#include "experiments/sweep/engine_memory.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
+#include "experiments/sweep/measure.h"
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/sweep.h"
 #include "kernels/error.h"
@@ -42,7 +42,7 @@ class MadeModels : public testing::Test {
   // The outputs of speculation, by request.
   std::vector<std::vector<Token>> texts(const json& run) {
     const auto engine = bench.engine(run, Side::speculative, "");
-    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"].get<int>(), [](double) {}).texts;
+    return measure(*engine, jobs_of(run, bench, ""), run["engine"]["batch"].get<int>(), [](double) {}).outputs;
   }
   json line(const json& run) {
     return to_json(measure_run({run, json::object(), key_of(run)}, bench, "", [](double) {}));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "experiments/report/results.h"
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 #include "experiments/sweep/runner.h"
 #include "experiments/sweep/tracing.h"
 #include "experiments/trace/replay.h"

@@ -112,7 +112,7 @@ TEST_F(FailureTest, whoever_waits_for_a_failed_prompt_begins) {
   models.target = std::make_shared<Poisoned>(models.target);
   const auto e = engine();
   Request first = clean({2, 1, kPoison}, 2), second = clean({2, 1, kPoison}, 3);
-  second.like = e->submit(first);
+  second.sample_of = e->submit(first);
   e->submit(second);
   int failed = 0;
   for (int steps = 0; !e->idle() && steps < 20; ++steps)

@@ -85,7 +85,7 @@ TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_an_ended_re
   const auto e = engine();
   const SequenceId first = e->submit(request({1, 2, 3, 4, 1}, 8));
   Request more = request({1, 2, 3, 4, 1}, 8);
-  more.like = first, more.stream = 1;
+  more.sample_of = first, more.stream = 1;
   const SequenceId second = e->submit(more), other = e->submit(request({4, 4}, 8));
   StepReport report = e->step();
   ASSERT_EQ(report.sequences.size(), 2u);
@@ -95,7 +95,7 @@ TEST_F(SamplingTest, another_sample_waits_for_the_prompt_and_not_for_an_ended_re
   EXPECT_EQ(report.sequences.back().id, second);
   EXPECT_EQ(report.sequences.back().prompt_rows, 0) << "two full pages are shared, the fifth token is fed";
   const SequenceId gone = e->submit(request({2, 2, 2}, 8));
-  more.like = gone;
+  more.sample_of = gone;
   const SequenceId orphan = e->submit(more);
   e->cancel(gone);
   EXPECT_EQ(e->step().sequences.back().id, orphan);

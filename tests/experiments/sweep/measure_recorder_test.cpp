@@ -75,7 +75,7 @@ std::vector<json> drafters() {
   return {{{"name", "none"}}, {{"name", "draft_model"}, {"model", "table:other"}}, random_tree(2, "mixed")};
 }
 
-TEST(Books, SumsOfSteps) {
+TEST(MeasureRecorder, SumsOfSteps) {
   for (const json& drafter : drafters()) {
     const Watched w = watched(drafter);
     const json m = to_json(w.found.record);
@@ -100,7 +100,7 @@ TEST(Books, SumsOfSteps) {
   }
 }
 
-TEST(Books, CountsByPosition) {
+TEST(MeasureRecorder, CountsByPosition) {
   for (const json& drafter : drafters()) {
     const Watched w = watched(drafter);
     const json m = to_json(w.found.record);
@@ -116,7 +116,7 @@ TEST(Books, CountsByPosition) {
   }
 }
 
-TEST(Books, ChildrenByLevelAndPlace) {
+TEST(MeasureRecorder, ChildrenByLevelAndPlace) {
   for (const json& drafter : drafters()) {
     const Watched w = watched(drafter);
     std::size_t levels = 0;
@@ -138,7 +138,7 @@ TEST(Books, ChildrenByLevelAndPlace) {
 }
 
 // Steps that read no prompt, by their rows: what step times are fitted to.
-TEST(Books, StepsByRows) {
+TEST(MeasureRecorder, StepsByRows) {
   for (const json& drafter : drafters()) {
     const Watched w = watched(drafter);
     std::map<int, json> expected;
@@ -163,7 +163,7 @@ TEST(Books, StepsByRows) {
   }
 }
 
-TEST(Books, RequestByRequest) {
+TEST(MeasureRecorder, RequestByRequest) {
   for (const json& drafter : drafters()) {
     const Watched w = watched(drafter, true);
     std::map<std::string, long> totals;
@@ -193,12 +193,12 @@ TEST(Books, RequestByRequest) {
   }
 }
 
-TEST(Books, TextsAndLogProbabilities) {
+TEST(MeasureRecorder, TextsAndLogProbabilities) {
   const Watched w = watched(drafters()[2], true), without = watched(drafters()[2]);
   for (const StepReport& report : w.reports)
     for (const Sequence& s : report.finished) {
       const std::size_t i = w.job.at(s.id);
-      EXPECT_EQ(w.found.texts[i], std::vector<Token>(s.tokens.begin() + s.prompt_length, s.tokens.end()));
+      EXPECT_EQ(w.found.outputs[i], std::vector<Token>(s.tokens.begin() + s.prompt_length, s.tokens.end()));
       EXPECT_NEAR(to_json(w.found.record)["requests"][i]["log_probability"].get<double>(),
                   std::accumulate(s.logprobs.begin(), s.logprobs.end(), 0.0), 1e-9);
       EXPECT_FALSE(to_json(without.found.record)["requests"][i].contains("log_probability"));
@@ -207,7 +207,7 @@ TEST(Books, TextsAndLogProbabilities) {
 }
 
 // While all places are taken, by requests of which the first ones have emitted.
-TEST(Books, TheSteadyWindow) {
+TEST(MeasureRecorder, TheSteadyWindow) {
   for (const json& drafter : drafters()) {
     const Watched w = watched(drafter);
     std::set<std::size_t> started;
@@ -243,7 +243,7 @@ TEST(Books, TheSteadyWindow) {
 }
 
 // Between the rounds of a request: one fewer than it has rounds.
-TEST(Books, GapsAreBetweenRounds) {
+TEST(MeasureRecorder, GapsAreBetweenRounds) {
   const Watched w = watched(drafters()[1]);
   long gaps = 0;
   for (const json& times : json(to_json(w.found.record)["gaps"])) gaps += times.get<long>();
@@ -252,7 +252,7 @@ TEST(Books, GapsAreBetweenRounds) {
 
 // Prompts of which no two begin alike, in a pool that is too small for all: nothing is in the cache when they are first
 // read, and after a preemption a sequence finds its own pages.
-TEST(Books, WhatIsReadAgainIsNotFromTheCache) {
+TEST(MeasureRecorder, WhatIsReadAgainIsNotFromTheCache) {
   const Models models = table_models({.vocab = 5, .order = 2, .seed = 31});
   const Registries registries = all_registries();
   const auto measured = [&](int pages, int passes) {

@@ -13,13 +13,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/sweep/workload.h"
+#include "experiments/session/request.h"
 #include "framework/engine/engine.h"
 #include "framework/model/config.h"
 #include "framework/model/model_choice.h"
 #include "framework/model/open_model.h"
 #include "framework/model/vocabulary_map.h"
-#include "framework/text/chat_template.h"
 #include "framework/text/tokenizer.h"
 
 namespace foretoken {
@@ -115,23 +114,9 @@ class Workbench {
 ModelChoice target_of(const nlohmann::json& run);
 // Another model of that run: its cache is of the target's type unless it has one of its own.
 ModelChoice beside_target(ModelChoice choice, const nlohmann::json& run);
-// The models that the components of that run load.
-std::vector<ModelChoice> component_models(const nlohmann::json& run, const Registries& registries);
 // What one side of it is made of, and with what. `memory_mib`: of its page pool.
 // With the paths of their options found.
 ComponentConfigs configs_of(const nlohmann::json& run, Side side, const Registries& registries,
                             const std::filesystem::path& beside);
 EngineOptions options_of(const nlohmann::json& run, std::int64_t memory_mib);
-// The form in which a complete run puts prompts to a chat model; none: as they are.
-std::optional<ChatTemplate> chat_of(const nlohmann::json& run, const std::filesystem::path& beside);
-// The system prompt of its chat form.
-std::optional<std::string> system_of(const nlohmann::json& run);
-// The tokens of a prompt's text, in the form in which a complete run puts it to the model.
-std::vector<Token> encoded_prompt(const nlohmann::json& run, const Tokenizer& tokenizer,
-                                  const std::optional<ChatTemplate>& chat, const std::string& text);
-// A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
-Request request_of(const nlohmann::json& run, const ModelInfo& target,
-                   const std::shared_ptr<const Tokenizer>& tokenizer, const std::optional<ChatTemplate>& chat,
-                   const Prompt& prompt, std::uint64_t sample);
-
 }  // namespace foretoken

@@ -1,14 +1,12 @@
-#include "experiments/sweep/workbench.h"
+#include "experiments/session/workbench.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <utility>
 
-#include <spdlog/spdlog.h>
-
-#include "experiments/sweep/interruptible_tensors.h"
-#include "experiments/sweep/run_document.h"
-#include "experiments/sweep/stop_strings.h"
+#include "experiments/session/interrupt.h"
+#include "experiments/session/run_document.h"
 #include "framework/components/plugin.h"
 #include "framework/model/head_rows.h"
 #include "framework/model/model_files.h"
@@ -61,12 +59,24 @@ std::int64_t logits_mib(const json& engine, std::int64_t pool_mib) {
   return std::max<std::int64_t>(1, std::int64_t(double(pool_mib) * (1 - f) / (2 * f)));
 }
 
-// The path of a model that must exist.
-std::filesystem::path model_path(const std::string& directory, const std::filesystem::path& beside) {
-  const auto path = locate(directory, beside);
-  expect_model(path);
-  return path;
-}
+// Of another source. After Ctrl-C the next one throws Interrupted, so loading a large model stops.
+class InterruptibleTensors : public TensorSource {
+ public:
+  explicit InterruptibleTensors(const TensorSource& source) : source_(source) {}
+  Tensor tensor(const std::string& name, const Shape& expected) const override {
+    check_interrupt();
+    return source_.tensor(name, expected);
+  }
+  Weight matrix(const std::string& module, const Shape& expected) const override {
+    check_interrupt();
+    return source_.matrix(module, expected);
+  }
+  std::vector<std::string> names() const override { return source_.names(); }
+  std::string where() const override { return source_.where(); }
+
+ private:
+  const TensorSource& source_;
+};
 
 std::string device_key(const json& engine) {
   return engine.at("device").get<std::string>() + ":" + std::to_string(engine.at("threads").get<int>()) + ":" +
@@ -82,7 +92,8 @@ std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, con
     if (gpus() > 0) return gpu();
   } catch (const Error& e) {
     if (told.insert(e.what()).second)
-      spdlog::warn("\"device\": \"auto\" takes the CPU, since the GPU cannot be used: {}", e.what());
+      std::fprintf(stderr, "foretoken: \"device\": \"auto\" takes the CPU, since the GPU cannot be used: %s\n",
+                   e.what());
   }
   return cpu();
 }
@@ -225,11 +236,13 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   // What the models take comes off first, a drafter's and its heads too.
   const ModelInfo target_info = target(run, beside)->info();
   std::string key = e.at("memory_fraction").dump() + "|" + model_key(device, target_of(run), beside);
-  for (const ModelChoice& choice : component_models(run, registries)) {
+  const ComponentFiles files = component_files(run, registries);
+  for (const ModelChoice& named : files.models) {
+    const ModelChoice choice = beside_target(named, run);
     model_beside(target_info, choice, run, beside);
     key += "|" + model_key(device, choice, beside);
   }
-  for (const std::string& head : registries.drafters.files(run.at("drafter")).heads) key += "|" + head;
+  for (const std::string& head : files.heads) key += "|" + head;
   std::unique_ptr<Engine> loaded;  // heads, and whatever else a drafter holds: an engine with almost no pages
   if (const std::string asked = run.dump(); std::exchange(asked_, asked) != asked) {
     EngineOptions options = options_of(run, 1);
@@ -283,17 +296,6 @@ ModelChoice beside_target(ModelChoice choice, const json& run) {
   return choice;
 }
 
-std::vector<ModelChoice> component_models(const json& run, const Registries& registries) {
-  std::vector<ModelChoice> models;
-  const auto add = [&](const auto& registry, const json& config) {
-    for (ModelChoice& choice : registry.files(config).models) models.push_back(beside_target(std::move(choice), run));
-  };
-  add(registries.drafters, run.at("drafter"));
-  add(registries.policies, run.at("policy"));
-  add(registries.verifiers, run.at("verifier"));
-  return models;
-}
-
 ComponentConfigs configs_of(const json& run, Side side, const Registries& registries,
                             const std::filesystem::path& beside) {
   const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
@@ -313,50 +315,6 @@ EngineOptions options_of(const json& run, std::int64_t memory_mib) {
           .pages = 0,
           .reuse_prefixes = e.at("reuse_prefixes"),
           .check = e.at("check")};
-}
-
-std::optional<ChatTemplate> chat_of(const json& run, const std::filesystem::path& beside) {
-  const json& w = run.at("workload");
-  const std::string chat = w.value("chat", "none");
-  if (chat == "none" && w.contains("system") && !w["system"].is_null())
-    throw Error("'/workload/system' needs a form of chat to stand in; choose one with '/workload/chat'");
-  if (chat == "none") return std::nullopt;
-  ChatTemplate made = chat == "auto"
-                          ? ModelFiles::open(model_path(target_of(run).tokenizer_directory(), beside))->chat()
-                          : ChatTemplate::named(chat);
-  if (w.contains("date")) made.set_date(Date::parse(w["date"].get<std::string>(), "'/workload/date'"));
-  return made;
-}
-
-std::optional<std::string> system_of(const json& run) {
-  const json system = run.at("workload").value("system", json());
-  return system.is_null() ? std::nullopt : std::optional(system.get<std::string>());
-}
-
-std::vector<Token> encoded_prompt(const json& run, const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat,
-                                  const std::string& text) {
-  return chat ? chat->encode(tokenizer, text, system_of(run)) : tokenizer.encode(text);
-}
-
-Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
-                   const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
-  const json &s = run.at("sampling"), &w = run.at("workload");
-  Request r;
-  r.prompt = encoded_prompt(run, *tokenizer, chat, prompt.text);
-  r.limits.max_new_tokens = w.at("max_new_tokens");
-  if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
-  r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());
-  r.sampling.temperature = s.at("temperature"), r.sampling.top_k = s.at("top_k"), r.sampling.top_p = s.at("top_p"),
-  r.sampling.min_p = s.at("min_p");
-  r.sampling.repetition_penalty = s.at("repetition_penalty");
-  r.sampling.frequency_penalty = s.at("frequency_penalty"), r.sampling.presence_penalty = s.at("presence_penalty");
-  for (const auto& [token, bias] : s.at("logit_bias").items())
-    r.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
-  r.sampling.seed = s.at("seed"), r.sampling.logprobs = s.at("logprobs"),
-  r.sampling.warped_logprobs = s.at("warped_logprobs");
-  r.stream = stream_of(prompt.number, sample);
-  r.category = prompt.category;
-  return r;
 }
 
 }  // namespace foretoken

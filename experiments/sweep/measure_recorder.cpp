@@ -1,21 +1,69 @@
-#include "experiments/sweep/books.h"
+#include "experiments/sweep/measure_recorder.h"
 
 #include <algorithm>
+#include <ctime>
 #include <numeric>
-#include <utility>
 
-#include "experiments/sweep/clock.h"
+#include "experiments/report/statistics.h"
 
 namespace foretoken {
 
-Books::Books(const std::vector<Job>& jobs, const Loop& loop, const KvCache& cache)
+namespace {
+
+// Seconds: steps may lack a processor for so long, and sleeps end so late, where other processes run.
+constexpr double kLeast = 0.1, kLate = 0.5;
+
+}  // namespace
+
+double processor_seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
+
+void Stops::woke(double late) {
+  if (late > kLate) overslept_ += late;
+}
+
+double Stops::seconds() const {
+  constexpr double kBusy = 0.25;
+  std::vector<double> busy;
+  for (const auto& [wall, processor] : steps_) busy.push_back(processor / wall);
+  const double usual = median(std::move(busy));
+  double sum = overslept_;
+  for (const auto& [wall, processor] : steps_)
+    if (const double lost = wall - processor / usual; lost > kLeast && processor < kBusy * usual * wall) sum += lost;
+  return sum;
+}
+
+BlockTimes StepBlocks::times() const {
+  constexpr std::size_t kLeast = 8, kMost = 32;  // steps of a block; blocks
+  const auto of_most = std::ranges::max_element(steps_, {}, [](const auto& of_rows) { return of_rows.second.size(); });
+  BlockTimes found{.rows = 0, .steps = kLeast, .seconds = {}, .context = {}};
+  if (of_most == steps_.end()) return found;
+  const auto& [rows, steps] = *of_most;
+  const std::size_t size = std::max(kLeast, (steps.size() + kMost - 1) / kMost);
+  found.rows = rows;
+  found.steps = long(size);
+  for (std::size_t begin = 0; begin + size <= steps.size(); begin += size) {
+    std::vector<double> times;
+    double context = 0;
+    for (std::size_t i = begin; i < begin + size; ++i) {
+      times.push_back(steps[i].seconds);
+      context += steps[i].context / double(size);
+    }
+    found.seconds.push_back(median(std::move(times)));
+    found.context.push_back(context);
+  }
+  return found;
+}
+
+MeasureRecorder::MeasureRecorder(const std::vector<Job>& jobs, const Loop& loop, const KvCache& cache,
+                                 const EngineRequests<std::size_t>& served)
     : jobs_(jobs),
       loop_(loop),
       cache_(cache),
       services_(jobs.size()),
-      texts_(jobs.size()),
+      outputs_(jobs.size()),
+      served_(served),
       to_submit_(std::min(std::size_t(std::ranges::count_if(jobs, [](const Job& j) { return j.after < 0; })),
-                          std::size_t(loop.places()))),
+                          std::size_t(loop.slots()))),
       to_start_(to_submit_) {
   record_.recorded = record_.unrecorded = 0;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -31,15 +79,15 @@ Books::Books(const std::vector<Job>& jobs, const Loop& loop, const KvCache& cach
   }
 }
 
-void Books::submitted(std::size_t job, SequenceId id, std::size_t prompt_tokens, Clock::time_point arrived) {
-  job_of_[id] = job;
+void MeasureRecorder::submitted(std::size_t job, std::size_t prompt_tokens, Clock::time_point arrived) {
   services_[job].submitted = arrived;
-  if (to_submit_ > 0) services_[job].fills = true, --to_submit_;
+  services_[job].fills = to_submit_ > 0;
+  to_submit_ -= services_[job].fills;
   services_[job].record.prompt_tokens = long(prompt_tokens);
 }
 
-void Books::follows_failed(std::size_t job) {
-  Service& s = services_[job];
+void MeasureRecorder::follows_failed(std::size_t job) {
+  ServedRequest& s = services_[job];
   s.submitted = s.finished = Clock::now();
   s.record.finish = name_of(Finish::failed);
   s.record.failure = "the turn before it failed";
@@ -47,17 +95,20 @@ void Books::follows_failed(std::size_t job) {
   ++finished_;
 }
 
-void Books::left_out(std::size_t job, int context) {
+void MeasureRecorder::left_out(std::size_t job, int context) {
   services_[job].left_out = true;
   if (!record_.left_out) record_.left_out.emplace();
   record_.left_out->context = context;
   ++finished_;
 }
 
-void Books::step(const StepReport& report, double wall, double processor, bool steady) {
+void MeasureRecorder::step(const StepReport& report, double wall, double processor, bool steady) {
   const auto now = Clock::now();
   stops_.step(wall, processor);
-  if (steady) steady_.seconds += wall, ++steady_.steps;
+  if (steady) {
+    steady_.seconds += wall;
+    ++steady_.steps;
+  }
   ++record_.steps;
   record_.rows += report.rows;
   record_.cut += report.cut;
@@ -67,8 +118,8 @@ void Books::step(const StepReport& report, double wall, double processor, bool s
   record_.phases += report.phases;
   add_time(report, steady);
   for (const SequenceReport& r : report.sequences) {
-    const std::size_t job = job_of_.at(r.id);
-    Service& s = services_[job];
+    const std::size_t job = served_.of(r.id);
+    ServedRequest& s = services_[job];
     if (!std::exchange(s.placed, true)) place(s, r, seconds(now - s.submitted) - wall);
     s.record.share_seconds += wall / double(report.sequences.size());
     if (steady) *s.record.steady_seconds += wall / double(report.sequences.size());
@@ -78,13 +129,13 @@ void Books::step(const StepReport& report, double wall, double processor, bool s
 }
 
 // The first step of a request. What it reads again after a preemption, and finds in the cache, was served before.
-void Books::place(Service& s, const SequenceReport& r, double waited) const {
+void MeasureRecorder::place(ServedRequest& s, const SequenceReport& r, double waited) const {
   if (loop_.open()) s.record.queued = std::max(0.0, waited);
   s.from_cache = r.judged ? s.record.prompt_tokens - 1 - r.prompt_rows : cache_.confirmed(r.id);
 }
 
-void Books::add_round(std::size_t job, const SequenceReport& r, Clock::time_point now, bool steady) {
-  Service& s = services_[job];
+void MeasureRecorder::add_round(std::size_t job, const SequenceReport& r, Clock::time_point now, bool steady) {
+  ServedRequest& s = services_[job];
   RequestRecord& own = s.record;
   ++own.rounds;
   own.drafted += r.drafted;
@@ -108,19 +159,19 @@ void Books::add_round(std::size_t job, const SequenceReport& r, Clock::time_poin
   s.last = now;
 }
 
-void Books::end(const Sequence& q, Clock::time_point now) {
-  const std::size_t job = job_of_.at(q.id);
-  Service& s = services_[job];
+void MeasureRecorder::end(const Sequence& q, Clock::time_point now) {
+  const std::size_t job = served_.of(q.id);
+  ServedRequest& s = services_[job];
   s.finished = now;
   s.record.finish = name_of(q.finish);
   if (q.finish == Finish::failed) s.record.failure = q.failure;
   if (!s.started) start(job, now);  // it failed before its first token
   if (q.sampling.logprobs) s.record.log_probability = std::accumulate(q.logprobs.begin(), q.logprobs.end(), 0.0);
-  texts_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
+  outputs_[job].assign(q.tokens.begin() + q.prompt_length, q.tokens.end());
   ++finished_;
 }
 
-Measured Books::close(double wall) {
+Measured MeasureRecorder::close(double wall) {
   record_.seconds = wall;
   record_.no_draft = no_draft_.by_reason();
   record_.offered_children = children_.offered;
@@ -132,15 +183,15 @@ Measured Books::close(double wall) {
   record_.stopped_seconds = stops_.seconds();
   if (loop_.open()) record_.idle_seconds = idle_seconds_;
   std::vector<std::string> failures;
-  for (const Service& s : services_)
+  for (const ServedRequest& s : services_)
     failures.push_back(s.left_out ? "the turn was left out" : s.record.failure.value_or(""));
   add_requests();
-  return {std::move(record_), std::move(texts_), std::move(failures)};
+  return {std::move(record_), std::move(outputs_), std::move(failures)};
 }
 
-void Books::add_requests() {
+void MeasureRecorder::add_requests() {
   for (std::size_t i = 0; i < services_.size(); ++i) {
-    Service& s = services_[i];
+    ServedRequest& s = services_[i];
     RequestRecord& r = s.record;
     if (s.left_out) {
       record_.left_out->turns.push_back({.job = long(i), .prompt = r.prompt, .turn = r.turn});
@@ -164,20 +215,25 @@ void Books::add_requests() {
   }
 }
 
-void Books::start(std::size_t job, Clock::time_point now) {
-  Service& s = services_[job];
-  s.started = true, s.first = now, s.record.first_tokens = s.record.tokens;
+void MeasureRecorder::start(std::size_t job, Clock::time_point now) {
+  ServedRequest& s = services_[job];
+  s.started = true;
+  s.first = now;
+  s.record.first_tokens = s.record.tokens;
   to_start_ -= s.fills;
 }
 
-void Books::add_time(const StepReport& report, bool steady) {
+void MeasureRecorder::add_time(const StepReport& report, bool steady) {
   const bool prompts = std::ranges::any_of(report.sequences, [](const auto& r) { return r.prompt_rows > 0; });
   const bool judged = std::ranges::any_of(report.sequences, [](const auto& r) { return r.judged; });
   if (prompts || report.recorded > 0 || report.rows == 0 || !judged) return;
   StepsOfRows& s = steps_of_rows_[report.rows];
   int levels = 0;
-  for (const SequenceReport& r : report.sequences)
-    s.sequences += r.judged, s.drafted += r.drafted, levels = std::max(levels, r.depth);
+  for (const SequenceReport& r : report.sequences) {
+    s.sequences += r.judged;
+    s.drafted += r.drafted;
+    levels = std::max(levels, r.depth);
+  }
   s.rows = report.rows;
   ++s.steps;
   s.levels += levels;
@@ -187,7 +243,7 @@ void Books::add_time(const StepReport& report, bool steady) {
   if (!steady) return;
   double context = 0;
   for (const SequenceReport& r : report.sequences) {
-    const Service& service = services_[job_of_.at(r.id)];
+    const ServedRequest& service = services_[served_.of(r.id)];
     context += double(service.record.prompt_tokens + service.record.tokens);
   }
   blocks_.add(report.rows, report.phases.total - drafting, context);

@@ -1,4 +1,4 @@
-#include "experiments/sweep/run_document.h"
+#include "experiments/session/run_document.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,9 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "experiments/report/results.h"
-#include "experiments/sweep/learning.h"
-#include "experiments/trace/recorder.h"
 #include "framework/decode/sequence.h"
 #include "framework/model/model.h"
 #include "framework/model/model_choice.h"
@@ -35,17 +32,18 @@ bool are_biases(const json& v, const RunKey& k) {
     const bool digits =
         !token.empty() && token.size() <= 9 && std::ranges::all_of(token, [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || (token.size() > 1 && token[0] == '0') || !bias.is_number()) return false;
-    if (bias.get<double>() < k.least || bias.get<double>() > k.most) return false;
+    if (bias.get<double>() < k.allowed.least || bias.get<double>() > k.allowed.most) return false;
   }
   return true;
 }
 
 bool fits(const json& v, const RunKey& k) {
-  if (v.is_null()) return k.optional;
+  if (v.is_null()) return k.allowed.optional;
   if (k.type == "integer" || k.type == "number") {
     if (!(k.type == "integer" ? v.is_number_integer() : v.is_number())) return false;
     const double x = v.get<double>();
-    return (k.above ? x > k.least : x >= k.least) && (k.below ? x < k.most : x <= k.most);
+    return (k.allowed.above ? x > k.allowed.least : x >= k.allowed.least) &&
+           (k.allowed.below ? x < k.allowed.most : x <= k.allowed.most);
   }
   if (k.type == "biases") return are_biases(v, k);
   if (k.type == "boolean") return v.is_boolean();
@@ -56,13 +54,14 @@ bool fits(const json& v, const RunKey& k) {
     return v.is_array() && std::ranges::all_of(v, [](const json& p) { return !path_of(p).empty(); });
   if ((k.type == "model" || k.type == "trace") && v.is_object()) return true;
   if (!v.is_string() || v == "") return false;
-  return k.choices.empty() || std::ranges::find(k.choices, v.get<std::string>()) != k.choices.end();
+  return k.allowed.choices.empty() ||
+         std::ranges::find(k.allowed.choices, v.get<std::string>()) != k.allowed.choices.end();
 }
 
 [[noreturn]] void refuse(const RunKey& k, const json& value, const std::string& where) {
-  const std::string range = range_of(k), among = range.empty()       ? ""
-                                                 : k.choices.empty() ? " " + range
-                                                                     : ", one of " + range;
+  const std::string range = range_of(k), among = range.empty()               ? ""
+                                                 : k.allowed.choices.empty() ? " " + range
+                                                                             : ", one of " + range;
   throw Error(where + ": '" + k.pointer + "' must be " + k.type + among + " (" + k.meaning + "), not " + shown(value));
 }
 
@@ -95,9 +94,7 @@ void expect_hashes(const json& plugins, const Registries& registries, const std:
 
 // The plugins that the components of a run come from: its identity holds no others.
 json plugins_used(const json& run, const Registries& registries) {
-  std::set<std::string> used = registries.drafters.files(run["drafter"]).plugins;
-  used.merge(registries.policies.files(run["policy"]).plugins);
-  used.merge(registries.verifiers.files(run["verifier"]).plugins);
+  const std::set<std::string> used = component_files(run, registries).plugins;
   json all = json::array();
   for (const PluginFile& file : registries.plugins)
     if (used.contains(file.path)) all.push_back({{"path", file.path}, {"hash", file.hash}});
@@ -213,7 +210,76 @@ void expect_consistent(const json& run, const std::string& where) {
                 run["engine"]["batch"].dump() + " or more, or leave it out");
 }
 
+std::string nothing_learns(const json& run) {
+  return "'/workload/start' is " + shown(run.at("workload").at("start")) + ", but neither the drafter " +
+         shown(run.at("drafter").at("name")) + " nor the policy " + shown(run.at("policy").at("name")) +
+         " learns, so that it would change nothing; leave it out";
+}
+
+void expect_others(const json& run, const std::string& where) {
+  const std::string state = where + ": '/workload/start' is \"others\", ";
+  if (run.at("workload").at("skip") == 0)
+    throw Error(state +
+                "but '/workload/skip' leaves out no prompts that could be served before; set it to their number");
+  for (const char* key : {"/workload/repeats", "/sampling/samples"})
+    if (run.at(json::json_pointer(key)) != 1)
+      throw Error(state + "from which no prompt is served twice; leave '" + key + "' at 1, and name a file with more " +
+                  "prompts where they are too few");
+}
+
 }  // namespace
+
+ComponentFiles component_files(const json& run, const Registries& registries) {
+  ComponentFiles all;
+  for (const ComponentFiles& files :
+       {registries.drafters.files(run.at("drafter")), registries.policies.files(run.at("policy")),
+        registries.verifiers.files(run.at("verifier"))}) {
+    all.models.insert(all.models.end(), files.models.begin(), files.models.end());
+    all.heads.insert(all.heads.end(), files.heads.begin(), files.heads.end());
+    all.paths.insert(all.paths.end(), files.paths.begin(), files.paths.end());
+    all.plugins.insert(files.plugins.begin(), files.plugins.end());
+  }
+  return all;
+}
+
+std::optional<bool> learns(const json& run, const Registries& registries) {
+  try {
+    return registries.policies.traits(run.at("policy"), ModelInfo()).learns ||
+           registries.drafters.traits(run.at("drafter"), ModelInfo()).learns;
+  } catch (const Error&) {
+    return std::nullopt;  // its traits depend on the target
+  }
+}
+
+std::string start_of(const json& run) { return run.at("workload").value("start", ""); }
+
+void expect_start(const json& run, const Registries& registries, const std::string& where) {
+  if (start_of(run).empty()) return;
+  if (learns(run, registries) == false) throw Error(where + ": " + nothing_learns(run));
+  if (knows_others(run)) expect_others(run, where);
+  if (is_warm(run) && run.contains("trace"))
+    throw Error(where +
+                ": a trace is recorded from the cold state; leave out '/trace', or set '/workload/start' to \"cold\"");
+}
+
+void expect_start(const json& run, bool learns) {
+  const std::string start = start_of(run);
+  if (learns && start.empty())
+    throw Error(
+        "the drafter or the policy learns, which shows only when its models are loaded; say from which state it is "
+        "measured: add the axis \"/workload/start\": [\"cold\", \"warm\"], or set one of them, or \"others\"");
+  if (!learns && !start.empty()) throw Error(nothing_learns(run));
+}
+
+void expect_followed(const Soundness& soundness, const std::string& name, std::span<const Drawn> drawn) {
+  if (soundness.race)
+    throw Error("the acceptance of '" + name + "' follows from the noise of its races, not from distributions; leave " +
+                "it out of /trace/verifiers");
+  for (const Drawn d : drawn)
+    if (std::ranges::find(soundness.takes, d) == soundness.takes.end())
+      throw Error("the verifier '" + name + "' of /trace/verifiers takes no nodes drawn '" + name_of(d) +
+                  "'; leave it out");
+}
 
 json complete_run(const json& document, const Registries& registries, const std::string& where) {
   if (!document.is_object()) throw Error(where + ": a run must be a JSON object, not " + shown(document));
@@ -227,12 +293,12 @@ json complete_run(const json& document, const Registries& registries, const std:
       if (k.type == "component" && k.pointer != "/drafter" && run[at].is_object())
         run[at].emplace("name", k.standard["name"]);
       if (!fits(run[at], k)) refuse(k, run[at], where);
-    } else if (k.required) {
+    } else if (k.allowed.required) {
       throw Error(where + ": the key '" + k.pointer + "' is missing (" + k.meaning + ")");
     } else {
       run[at] = k.standard;
     }
-    if (k.left_out && run[at].is_null()) run[at.parent_pointer()].erase(at.back());
+    if (k.allowed.left_out && run[at].is_null()) run[at.parent_pointer()].erase(at.back());
   }
   try {
     complete_target(run["target"]);

@@ -1,4 +1,4 @@
-#include "experiments/sweep/interrupt.h"
+#include "experiments/session/interrupt.h"
 
 #include <csignal>
 

@@ -13,7 +13,6 @@
 #include "experiments/program/list.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
-#include "experiments/report/selection.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/terminal.h"
 #include "experiments/sweep/quickstart.h"

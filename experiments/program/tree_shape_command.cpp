@@ -6,7 +6,7 @@
 #include "experiments/program/commands.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
-#include "experiments/report/tree_shape.h"
+#include "experiments/report/report.h"
 #include "framework/decode/draft_tree.h"
 
 namespace foretoken {

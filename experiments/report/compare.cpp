@@ -5,7 +5,6 @@
 #include <set>
 
 #include "experiments/report/report.h"
-#include "experiments/report/selection.h"
 #include "experiments/report/tables.h"
 #include "experiments/report/terminal.h"
 #include "kernels/error.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "experiments/report/page.h"
-#include "experiments/report/selection.h"
+#include "experiments/report/report.h"
 
 namespace foretoken {
 namespace {

@@ -1,7 +1,7 @@
 // All figures of a run by their names; the fastest policies; and figures side by side.
 #include <algorithm>
 
-#include "experiments/report/selection.h"
+#include "experiments/report/report.h"
 #include "experiments/report/tables.h"
 #include "framework/text/known_names.h"
 

@@ -1,5 +1,5 @@
 // Queues that are run again with other prompts.
-#include "experiments/report/queues.h"
+#include "experiments/report/experiment.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Intervals of an open loop's tokens per second, of queues worked by hand.
-#include "experiments/report/queues.h"
+#include "experiments/report/experiment.h"
 
 #include <cmath>
 #include <vector>

@@ -1,5 +1,5 @@
 // The best tree from result lines made by hand: acceptance, step times, the choice, and what is refused.
-#include "experiments/report/tree_shape.h"
+#include "experiments/report/report.h"
 
 #include <array>
 #include <cmath>

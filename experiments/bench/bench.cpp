@@ -9,8 +9,8 @@
 
 #include "experiments/bench/bench_bars.h"
 #include "experiments/bench/weight_stream.h"
-#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
+#include "experiments/report/results.h"
 #include "experiments/report/statistics.h"
 #include "foretoken_version.h"
 #include "framework/model/model_files.h"

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "experiments/program/commands.h"
+#include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
-#include "experiments/report/report.h"
 #include "framework/decode/draft_tree.h"
 
 namespace foretoken {

@@ -7,9 +7,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include "experiments/report/result.h"
-#include "experiments/report/machine.h"
 #include "experiments/report/described.h"
+#include "experiments/report/machine.h"
+#include "experiments/report/result.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/two_speeds.h"
 #include "experiments/sweep/arrivals.h"

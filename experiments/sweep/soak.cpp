@@ -6,8 +6,8 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "experiments/report/results.h"
 #include "experiments/report/machine.h"
+#include "experiments/report/results.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/table.h"
 #include "experiments/report/terminal.h"

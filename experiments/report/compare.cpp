@@ -6,7 +6,6 @@
 
 #include "experiments/report/notes.h"
 #include "experiments/report/report.h"
-#include "experiments/report/selection.h"
 #include "experiments/report/tables.h"
 #include "experiments/report/terminal.h"
 #include "kernels/error.h"

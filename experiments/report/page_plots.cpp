@@ -6,7 +6,7 @@
 
 #include "experiments/report/notes.h"
 #include "experiments/report/page.h"
-#include "experiments/report/selection.h"
+#include "experiments/report/report.h"
 
 namespace foretoken {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/report/selection.h"
 #include "experiments/report/tables.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"

@@ -1,8 +1,11 @@
-// Stored results as tables, for people and for programs: the output of `foretoken show` and `foretoken compare`. This
-// module must not know how result lines were measured or where they are stored.
+// Stored results as tables, for people and for programs: the output of `foretoken show`, `foretoken compare` and
+// `foretoken tree-shape`, and which runs these look at. This module must not know how result lines were measured or
+// where they are stored.
 #pragma once
 #include <string>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "experiments/report/result.h"
 
@@ -48,5 +51,38 @@ struct CompareOptions {
 // hold for all runs together; then the runs of only one side. Two runs match if their documents agree except for
 // ignored fields.
 std::string compare(const std::vector<Result>& a, const std::vector<Result>& b, const CompareOptions& options);
+
+// "/engine/batch=4": a run meets it if it has this value there. The value is read as JSON, else as a text; a component
+// is also met by its name, and a model by its path.
+struct Condition {
+  std::string pointer;
+  std::string text;
+  // Anything else than a pointer, "=" and a value is an Error.
+  static Condition read(const std::string& given);
+  bool met(const nlohmann::json& run) const;
+};
+
+// Every pointer must be of some run: an Error says which there are.
+void expect_known(const std::vector<nlohmann::json>& runs, const std::string& pointer, const std::string& purpose);
+
+// Removes the results whose runs do not meet all conditions ("/pointer=value"). A pointer that no run has, and
+// conditions that leave none of some results, are an Error that says which values there are. `sides` are judged
+// together.
+void select(const std::vector<std::string>& where, const std::vector<std::vector<Result>*>& sides);
+
+// Results of several files: of the same run the newest counts (MergedResults).
+std::vector<Result> joined(std::vector<std::vector<Result>> files);
+
+struct TreeShapeOptions {
+  int nodes = 0;                     // the most nodes of a tree, the root included
+  std::vector<std::string> where{};  // POINTER=VALUE: only runs that have this value there
+  std::string format = "terminal";   // terminal, markdown, csv, json
+  int width = 118;
+};
+
+// Tables and a part of a run document with the tree that is predicted to emit the most tokens per second; without step
+// times the one that emits the most tokens per round. Results without runs of trees of a fixed shape, runs that differ
+// in more than shape and policy, too few rounds, or lines of before these counts are an Error.
+std::string tree_shape(const std::vector<Result>& results, const TreeShapeOptions& options);
 
 }  // namespace foretoken

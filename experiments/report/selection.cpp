@@ -1,9 +1,8 @@
-#include "experiments/report/selection.h"
-
 #include <algorithm>
 #include <set>
 
 #include "experiments/report/axes.h"
+#include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
 #include "framework/text/known_names.h"

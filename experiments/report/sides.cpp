@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/report/queues.h"
+#include "experiments/report/experiment.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/summary.h"
 #include "kernels/error.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "experiments/report/notes.h"
-#include "experiments/report/selection.h"
+#include "experiments/report/report.h"
 #include "experiments/report/tables.h"
 #include "framework/text/known_names.h"
 

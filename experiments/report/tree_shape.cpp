@@ -1,10 +1,8 @@
-#include "experiments/report/tree_shape.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "experiments/report/selection.h"
+#include "experiments/report/report.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/tables.h"
 #include "experiments/report/tree_counts.h"

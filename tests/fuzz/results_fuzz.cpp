@@ -3,7 +3,6 @@
 #include "experiments/report/page.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
-#include "experiments/report/tree_shape.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,12 +1,11 @@
 // The program for the best tree against all trees of up to seven nodes, and by hand.
-#include "experiments/report/tree_counts.h"
-
 #include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "drafters/tree_shape.h"
+#include "experiments/report/tree_counts.h"
 
 namespace foretoken {
 namespace {

@@ -1,6 +1,4 @@
 // Queues that are run again with other prompts.
-#include "experiments/report/queues.h"
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -9,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "experiments/report/experiment.h"
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
 #include "tests/experiments/report/fitted_loop.h"

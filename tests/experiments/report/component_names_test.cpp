@@ -1,7 +1,7 @@
 // What components are called: all options in which they differ, and never one name for two.
-#include "experiments/report/axes.h"
-
 #include <gtest/gtest.h>
+
+#include "experiments/report/axes.h"
 
 namespace foretoken {
 namespace {

@@ -1,9 +1,8 @@
 // Dates in results are dates.
-#include "experiments/report/result.h"
-
 #include <gtest/gtest.h>
 
 #include "experiments/report/machine.h"
+#include "experiments/report/result.h"
 #include "experiments/report/results.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/framework/text/temporary_folder.h"

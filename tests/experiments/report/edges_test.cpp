@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/axes.h"
-#include "experiments/report/tree_counts.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tables.h"
+#include "experiments/report/tree_counts.h"
 #include "framework/decode/draft_tree.h"
 #include "kernels/error.h"
 #include "tests/experiments/report/made_results.h"

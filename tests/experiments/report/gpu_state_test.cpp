@@ -1,6 +1,4 @@
 // What is said of a GPU: as its driver's library says it, which is played here by one that is made for the test.
-#include "experiments/report/machine.h"
-
 #include <cstdlib>
 #include <string>
 
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "experiments/report/machine.h"
 #include "tests/framework/text/temporary_folder.h"
 
 namespace foretoken::test {

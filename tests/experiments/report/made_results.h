@@ -7,7 +7,6 @@
 #include "experiments/report/page.h"
 #include "experiments/report/report.h"
 #include "experiments/report/summary.h"
-#include "experiments/report/tree_shape.h"
 #include "tests/experiments/report/result_lines.h"
 
 namespace foretoken {

@@ -1,8 +1,7 @@
 // Merged results: the newest line of each run, in the order of the first.
-#include "experiments/report/results.h"
-
 #include <gtest/gtest.h>
 
+#include "experiments/report/results.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/experiments/report/results_files.h"
 

@@ -1,5 +1,4 @@
 // Which runs are looked at, and what is said where there are none.
-#include "experiments/report/selection.h"
 
 #include <gtest/gtest.h>
 

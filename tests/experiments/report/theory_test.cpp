@@ -1,7 +1,7 @@
 // The theory of independent positions, at its ends.
-#include "experiments/report/summary.h"
-
 #include <gtest/gtest.h>
+
+#include "experiments/report/summary.h"
 
 namespace foretoken::test {
 namespace {

@@ -1,10 +1,10 @@
 // Intervals of an open loop's tokens per second, of queues worked by hand.
-#include "experiments/report/queues.h"
-
 #include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "experiments/report/experiment.h"
 
 namespace foretoken {
 namespace {

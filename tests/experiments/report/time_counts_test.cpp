@@ -1,10 +1,9 @@
 // Quantiles of times that were counted in bins.
-#include "experiments/report/statistics.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "experiments/report/statistics.h"
 #include "kernels/error.h"
 
 namespace foretoken {

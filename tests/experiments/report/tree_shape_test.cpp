@@ -1,12 +1,12 @@
 // The best tree from result lines made by hand: acceptance, step times, the choice, and what is refused.
-#include "experiments/report/tree_shape.h"
+#include "drafters/tree_shape.h"
 
 #include <array>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "drafters/tree_shape.h"
+#include "experiments/report/report.h"
 #include "experiments/report/tree_counts.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/support/sentence.h"

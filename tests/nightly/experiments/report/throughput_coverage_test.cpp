@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/report/queues.h"
+#include "experiments/report/experiment.h"
 #include "tests/experiments/report/fitted_queue.h"
 
 namespace foretoken::test {

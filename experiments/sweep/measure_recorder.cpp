@@ -56,8 +56,7 @@ BlockTimes StepBlocks::times() const {
 
 MeasureRecorder::MeasureRecorder(const std::vector<Job>& jobs, const Loop& loop, const KvCache& cache,
                                  const EngineRequests<std::size_t>& served)
-    : jobs_(jobs),
-      loop_(loop),
+    : loop_(loop),
       cache_(cache),
       services_(jobs.size()),
       outputs_(jobs.size()),

@@ -46,7 +46,10 @@ struct ChildCounts {
   std::vector<std::vector<long>> offered, accepted;
 
   void add(const SequenceReport& r) {
-    if (offered.size() < r.levels.size()) offered.resize(r.levels.size()), accepted.resize(r.levels.size());
+    if (offered.size() < r.levels.size()) {
+      offered.resize(r.levels.size());
+      accepted.resize(r.levels.size());
+    }
     for (std::size_t l = 0; l < r.levels.size(); ++l) {
       const TestedLevel& level = r.levels[l];
       count(offered[l], level.children);
@@ -104,7 +107,7 @@ class MeasureRecorder {
  public:
   using Clock = Loop::Clock;
 
-  // All must outlive it. `cache`: the target's, after each step; `served`: the jobs of requests.
+  // All but `jobs` must outlive it. `cache`: the target's, after each step; `served`: the jobs of requests.
   MeasureRecorder(const std::vector<Job>& jobs, const Loop& loop, const KvCache& cache,
                   const EngineRequests<std::size_t>& served);
 
@@ -134,7 +137,6 @@ class MeasureRecorder {
   void end(const Sequence& sequence, Clock::time_point now);
   void add_time(const StepReport& report, bool steady);
 
-  const std::vector<Job>& jobs_;
   const Loop& loop_;
   const KvCache& cache_;
   std::vector<ServedRequest> services_;

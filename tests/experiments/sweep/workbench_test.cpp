@@ -81,15 +81,15 @@ TEST(AutomaticDevice, TellsOnceWhyAGpuCannotBeUsed) {
   const auto cpu = [] { return make_cpu_backend(1); };
   const auto reference = [] { return make_reference_backend(); };
   const auto broken = []() -> std::unique_ptr<Backend> { throw Error("device cuda: no kernels"); };
-  testing::internal::CaptureStdout();  // where the standard logger writes
+  testing::internal::CaptureStderr();
   EXPECT_EQ(automatic_backend([] { return 1; }, reference, cpu)->name(), "reference");
   EXPECT_EQ(automatic_backend([] { return 0; }, broken, cpu)->name(), "cpu");
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
-  testing::internal::CaptureStdout();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  testing::internal::CaptureStderr();
   for (int i = 0; i < 2; ++i) EXPECT_EQ(automatic_backend([] { return 1; }, broken, cpu)->name(), "cpu");
   const auto no_answer = []() -> int { throw Error("device cuda: the driver is too old"); };
   EXPECT_EQ(automatic_backend(no_answer, reference, cpu)->name(), "cpu");
-  const std::string said = testing::internal::GetCapturedStdout();
+  const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::ranges::count(said, '\n'), 2) << said;
   EXPECT_TRUE(says(said, "takes the CPU", "device cuda: no kernels", "the driver is too old"));
 }

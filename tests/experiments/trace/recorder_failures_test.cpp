@@ -147,9 +147,9 @@ TEST_F(RecordedByHand, AFailedRequestIsLeftOut) {
     for (const TracedRound* r : rounds)
       outputs.back().insert(outputs.back().end(), r->emitted.begin(), r->emitted.end());
   }
-  for (std::size_t i = 0; i < real.texts.size(); ++i) {
+  for (std::size_t i = 0; i < real.outputs.size(); ++i) {
     EXPECT_EQ(real.failures[i].empty(), !failed.contains(int(i)));
-    if (real.failures[i].empty()) texts.push_back(real.texts[i]);
+    if (real.failures[i].empty()) texts.push_back(real.outputs[i]);
   }
   EXPECT_EQ(outputs, texts);
 }

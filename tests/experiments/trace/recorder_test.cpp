@@ -172,7 +172,7 @@ TEST_F(Recorded, OutputsAreThoseOfTheRuns) {
       for (const TracedRound* r : rounds)
         outputs.back().insert(outputs.back().end(), r->emitted.begin(), r->emitted.end());
     }
-    EXPECT_EQ(outputs, real.texts) << dense;
+    EXPECT_EQ(outputs, real.outputs) << dense;
     EXPECT_EQ(double(trace.rounds()), tokens_and_rounds(real).second) << dense;
     EXPECT_EQ(trace.dense(), dense);
   }

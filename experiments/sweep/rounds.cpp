@@ -10,8 +10,8 @@
 #include <spdlog/spdlog.h>
 
 #include "experiments/session/interrupt.h"
-#include "experiments/sweep/arrivals.h"
 #include "experiments/session/run_document.h"
+#include "experiments/sweep/arrivals.h"
 #include "experiments/sweep/provenance.h"
 #include "framework/components/registry.h"
 #include "kernels/error.h"

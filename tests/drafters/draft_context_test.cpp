@@ -29,7 +29,7 @@ TEST(DraftTree, refuses_a_shape_deeper_than_the_context_of_its_model) {
                                        {"shape", std::vector<int>(std::size_t(levels), 1)},
                                        {"draws", "certain"}});
     return test::sentence_of(
-        [&] { run_scenario(subject, {.engine = s.engine}, *backend, models, random_requests(1, 4, 4, 6, 9)); });
+        [&] { run_scenario({subject, {.engine = s.engine}, *backend, models, random_requests(1, 4, 4, 6, 9)}); });
   };
   EXPECT_EQ(refusal(19), "");
   EXPECT_TRUE(says(refusal(20), "the shape of the drafter 'draft_tree' has 20 levels below the root",
@@ -54,8 +54,11 @@ TEST(DraftTree, ends_where_the_context_of_its_model_ends) {
   const auto backend = make_reference_backend();
   for (const char* name : {"draft_tree", "draft_dynamic"}) {
     within = 0, to_the_end = 0;
-    run_scenario(watched(s.subject({{"name", name}, {"model", "table:other"}}), record), {.engine = s.engine}, *backend,
-                 models, random_requests(4, 6, 10, 40, 9));
+    run_scenario({watched(s.subject({{"name", name}, {"model", "table:other"}}), record),
+                  {.engine = s.engine},
+                  *backend,
+                  models,
+                  random_requests(4, 6, 10, 40, 9)});
     EXPECT_GT(within, 10);
     EXPECT_GT(to_the_end, 0);
     EXPECT_EQ(beyond, 0);

@@ -145,7 +145,10 @@ TEST_F(Goodputs, GiveMoreToTheSequenceWhoseDraftsAreAccepted) {
     budgets = policy->budgets(past);
     StepReport report;
     for (std::size_t s = 0; s < 2; ++s) {
-      SequenceReport r{.id = past[s].id, .judged = true, .drafted = budgets[s].depth, .depth = budgets[s].depth};
+      SequenceReport r{};
+      r.id = past[s].id;
+      r.judged = true;
+      r.drafted = r.depth = budgets[s].depth;
       if (s == 1) r.accepted = r.depth;
       r.rejected = r.accepted < r.depth;
       r.emitted.assign(std::size_t(r.accepted + 1), 0);
@@ -168,8 +171,11 @@ TEST_F(Goodputs, StayWithinTheRoomAndTheLargestBudget) {
     EXPECT_LE(b.depth, 8);
     StepReport report;
     const int depth = std::min(b.depth, 2);
-    report.sequences.push_back({.id = 1, .judged = true, .drafted = depth, .depth = depth, .accepted = depth});
-    report.sequences.back().emitted.assign(std::size_t(depth + 1), 0);
+    SequenceReport& r = report.sequences.emplace_back();
+    r.id = 1;
+    r.judged = true;
+    r.drafted = r.depth = r.accepted = depth;
+    r.emitted.assign(std::size_t(depth + 1), 0);
     report.rows = 1 + depth;
     report.phases.total = 1e-2 + 1e-4 * depth;
     policy->observe(report);

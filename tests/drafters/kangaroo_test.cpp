@@ -58,7 +58,7 @@ RunOutcome outcome(const json& drafter, const json& verifier, int pages, int ste
   const Scenario scenario{
       .sampling = {.temperature = 0.4f},
       .engine = {.batch = 3, .step_rows = step_rows, .page_rows = 4, .pages = pages, .check = true}};
-  return run_scenario(subject, scenario, *backend, models, random_requests(5, 90, 9, 30, 4));
+  return run_scenario({subject, scenario, *backend, models, random_requests(5, 90, 9, 30, 4)});
 }
 
 struct KangarooGrows : ::testing::TestWithParam<const char*> {

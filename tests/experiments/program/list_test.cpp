@@ -1,8 +1,7 @@
 // `foretoken list` as text and as JSON.
-#include "experiments/program/commands.h"
-
 #include <gtest/gtest.h>
 
+#include "experiments/program/commands.h"
 #include "tests/support/sentence.h"
 #include "tests/support/states.h"
 

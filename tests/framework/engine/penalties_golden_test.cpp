@@ -39,14 +39,14 @@ TEST(PenaltiesGolden, GreedyOutputsEqualThoseOfTransformers) {
                                 json{{"name", "draft_model"}, {"model", "itself"}}}) {
       const Subject subject{all_registries(),
                             {drafter, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
-      EXPECT_EQ(run_scenario(subject, scenario, backend, models, {&request, 1}).outputs[0], want)
+      EXPECT_EQ(run_scenario({subject, scenario, backend, models, {&request, 1}}).outputs[0], want)
           << g["model"] << " " << g["options"] << " " << subject.text();
     }
     Scenario plain = scenario;
     plain.sampling = {};
     const Subject none{all_registries(),
                        {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, {{"name", "speculative_sampling"}}}};
-    changed += run_scenario(none, plain, backend, models, {&request, 1}).outputs[0] != want;
+    changed += run_scenario({none, plain, backend, models, {&request, 1}}).outputs[0] != want;
     EXPECT_GT(g["least_margin"].get<double>(), 1e-3)
         << "rounding could decide a token, so the comparison would prove nothing";
   }

@@ -71,10 +71,10 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/program/generate", {"generate"}},
     {"experiments/sweep/sweep.cpp", {"run", "generate"}},
     {"experiments/sweep/", {"run", "quickstart"}},
+    {"experiments/session/", {"run", "quickstart", "generate"}},
     {"experiments/report/tree_shape.cpp", {"tree-shape"}},
-    {"experiments/report/repeat.cpp", {"run", "report"}},
-    {"experiments/report/page_plots.cpp", {"report"}},
-    {"experiments/report/results.cpp", {"convert"}},
+    {"experiments/report/page", {"run", "report"}},
+    {"experiments/report/results.cpp", {"run", "convert"}},
     {"experiments/report/", {"run", "show", "compare", "quickstart", "bench", "quality"}},
 };
 

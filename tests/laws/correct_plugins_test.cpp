@@ -38,7 +38,8 @@ const json kSampling{{"name", "speculative_sampling"}}, kCoupled{{"name", "coupl
 
 TEST(CorrectPlugins, APolicyThatLearnsFromMeasuredTimes) {
   const std::vector<std::string> laws{"exact", "options", "device", "batch", "greedy"};
-  expect_holds(checked(nullptr, {{"name", "goodput"}}, kSampling, laws), laws);
+  for (const char* name : {"fastest", "goodput", "bandit_length"})
+    expect_holds(checked(nullptr, {{"name", name}}, kSampling, laws), laws);
 }
 
 TEST(CorrectPlugins, ADrafterThatLearnsFromMeasuredTimes) {

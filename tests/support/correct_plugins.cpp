@@ -15,7 +15,7 @@ using nlohmann::json;
 Budget chain_of(int levels) { return {.nodes = levels + 1, .depth = levels}; }
 
 // Tries every length a few times, then takes the best.
-class Goodput : public LengthPolicy {
+class Fastest : public LengthPolicy {
  public:
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     return std::vector<Budget>(past.size(), chain_of(length_ = best()));
@@ -235,7 +235,7 @@ Registries with_demanding_policy(Registries r) {
 
 Registries with_correct_plugins(Registries registries) {
   Registries r = with_demanding_policy(std::move(registries));
-  r.policies.add("goodput", policy<Goodput>({chain_of(4), true}));
+  r.policies.add("fastest", policy<Fastest>({chain_of(4), true}));
   r.policies.add("long", {"correct",
                           "",
                           {{"levels", "integer", 14, "of every draft", false, 1, kMaxPath}},

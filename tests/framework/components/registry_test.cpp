@@ -28,7 +28,8 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   register_drafters(r);
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
             "unknown drafter 'draft_mode' (did you mean 'draft_model'?); " + drafters_of(r));
-  EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }), "unknown policy 'zzz'; known: fixed");
+  EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }),
+            "unknown policy 'zzz'; known: bandit_length, fixed, goodput, table");
 }
 
 TEST(RegistryTest, a_config_without_a_name_is_refused) {

@@ -40,7 +40,9 @@ class Bandit : public Combination {
   void observe_step(const StepReport& report) override {
     Combination::observe_step(report);
     if (!std::exchange(drafted_, false)) return;
-    state().add(yield_of(report), options_);
+    StepYield yield = yield_of(report);
+    if (yield.prompts) yield.seconds = 0;
+    state().add(yield, options_);
   }
   std::string notice() const override {
     std::string all = Combination::notice();

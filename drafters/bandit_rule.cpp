@@ -40,10 +40,10 @@ BanditOptions read_bandit(const nlohmann::json& options, const std::string& who)
 
 StepYield yield_of(const StepReport& report) {
   StepYield yield;
-  bool fair = report.recorded == 0 && report.preempted == 0;
+  const bool fair = report.recorded == 0 && report.preempted == 0;
   for (const SequenceReport& s : report.sequences) {
     yield.tokens += double(s.emitted.size());
-    fair &= s.prompt_rows == 0;
+    yield.prompts |= s.prompt_rows > 0;
   }
   if (fair && std::isfinite(report.phases.total)) yield.seconds = report.phases.total;
   return yield;

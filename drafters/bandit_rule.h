@@ -25,10 +25,11 @@ struct BanditOptions {
 std::vector<Option> bandit_options();
 BanditOptions read_bandit(const nlohmann::json& options, const std::string& who);
 
-// The tokens that a step emitted, and its seconds: 0 where they tell nothing of what drafted, since the step read
-// prompts, was recorded by the device or took memory back.
+// The tokens that a step emitted, and its seconds: 0 where they tell nothing of what drafted, since the device recorded
+// the step, or it took memory back.
 struct StepYield {
   double tokens = 0, seconds = 0;
+  bool prompts = false;  // it read prompts, too
 };
 StepYield yield_of(const StepReport& report);
 

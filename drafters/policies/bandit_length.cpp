@@ -35,15 +35,24 @@ class BanditLength : public LengthPolicy {
 
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     scale_ = std::bit_width(unsigned(past.size()));
-    const int length = lengths_[std::size_t(state().arm())];
+    const int length = length_ = lengths_[std::size_t(state().arm())];
     return std::vector<Budget>(past.size(), {.nodes = std::min(1 + length * width_, kMaxNodes), .depth = length});
   }
   void observe(const StepReport& report) override {
-    const bool judged = std::ranges::any_of(report.sequences, &SequenceReport::judged);
-    if (judged) state().add(yield_of(report), options_);
+    if (std::ranges::none_of(report.sequences, &SequenceReport::judged)) return;
+    StepYield yield = yield_of(report);
+    with_prompts_ = yield.prompts ? with_prompts_ + 1 : 0;
+    // Steps that read prompts count where there are hardly any others. A step that drafts after one that did not is
+    // not measured, since a model then reads what it missed: the batch may have changed, and with it the bandit.
+    const bool scarce = with_prompts_ > kScarce, reads = length_ > 0 && before_ == 0;
+    if ((yield.prompts && !scarce) || reads) yield.seconds = 0;
+    before_ = length_;
+    state().add(yield, options_);
   }
 
  private:
+  static constexpr int kScarce = 8;  // steps in a row
+
   BanditState& state() {
     return states_.try_emplace(scale_, int(lengths_.size()), std::uint32_t(scale_)).first->second;
   }
@@ -51,7 +60,9 @@ class BanditLength : public LengthPolicy {
   std::vector<int> lengths_;
   int width_;
   BanditOptions options_;
-  int scale_ = 0;  // of the last step's batch: its bits
+  int scale_ = 0;                // of the last step's batch: its bits
+  int length_ = 0, before_ = 0;  // of the last step, and of the one before that was judged
+  int with_prompts_ = 0;         // steps in a row that read prompts
   std::map<int, BanditState> states_;
 };
 

@@ -18,9 +18,10 @@ constexpr double kFadingSteps = 0.995, kFadingAll = 0.99, kFadingOwn = 0.9;  // 
 constexpr double kGain = 1.02;   // over plain decoding, from which on a draft is made: estimates have errors
 constexpr double kOwnPrior = 6;  // rounds of a sequence as which those of all count
 constexpr int kMeasured = 4;     // steps that each depth of the start is measured
-constexpr int kAttempts = 12;    // and taken at most
+constexpr int kAttempts = 32;    // and taken at most
 constexpr int kFirstPause = 16, kLongestPause = 512;  // steps without a draft before one sequence tries again
 constexpr int kTrial = 3, kTrialDepth = 2;            // steps that it tries, and their depth
+constexpr int kScarce = 8;                            // steps that read prompts, in a row, of which no more is known
 constexpr double kRemembered = 4;                     // rounds that are not forgotten while nothing is drafted
 
 // How often at least i levels were accepted in rounds that asked for i, old rounds fading.
@@ -56,7 +57,7 @@ class Goodput : public LengthPolicy {
     std::vector<Budget> budgets;
     for (std::size_t i = 0; i < past.size(); ++i) {
       Own& own = owns_.try_emplace(past[i].id, most_).first->second;
-      own.asked = std::min(depths[i], past[i].room.depth);
+      own.asked = std::min(depths[i], reach_of(past[i]));
       own.length = past[i].length;
       budgets.push_back({.nodes = std::min(1 + depths[i] * width_, kMaxNodes), .depth = depths[i]});
     }
@@ -66,13 +67,19 @@ class Goodput : public LengthPolicy {
   void observe(const StepReport& report) override {
     StepShape step{.batch = int(report.sequences.size()), .rows = double(report.rows)};
     bool fair = report.recorded == 0 && report.preempted == 0;
+    bool judged = false, prompts = false;
     double drafted = 0;
     if (all_.asked(0) > kRemembered) all_.fade(kFadingAll);
     for (const SequenceReport& s : report.sequences) {
       const auto found = owns_.find(s.id);
-      fair &= s.prompt_rows == 0 && s.judged;
+      prompts |= s.prompt_rows > 0 || !s.judged;
       if (found == owns_.end() || !s.judged) continue;
+      judged = true;
       Own& own = found->second;
+      if (own.asked > 0 && !could_draft(s.no_draft)) {  // says nothing of the drafter
+        fair = false;
+        continue;
+      }
       step.depth = std::max(step.depth, own.asked);
       step.levels += own.asked;
       step.context += own.length;
@@ -88,9 +95,13 @@ class Goodput : public LengthPolicy {
       levels_ = kFadingAll * levels_ + step.levels;
     }
     // In the first step that drafts again, a model reads what it missed.
-    if (fair && (step.depth == 0 || drafted_before_)) costs_.add(step, report.phases);
+    fair &= step.depth == 0 || drafted_before_;
+    // Steps that read prompts count where there are hardly any others: what drafters then read is a cost of drafting.
+    without_fair_ = prompts ? without_fair_ + 1 : 0;
+    if (judged && fair && (!prompts || without_fair_ > kScarce)) costs_.add(step, report.phases);
+    if (!judged) return;
     drafted_before_ = step.depth > 0;
-    pass(step.depth > 0);
+    pass(drafted > 0);
   }
 
   void forget(const Sequence& sequence) override { owns_.erase(sequence.id); }
@@ -112,7 +123,7 @@ class Goodput : public LengthPolicy {
       return;
     }
     if (trial_ > 0) {
-      if (--trial_ == 0) pause_ = std::min(2 * pause_, kLongestPause);
+      if (drafted && --trial_ == 0) pause_ = std::min(2 * pause_, kLongestPause);
       silent_ = 0;
     } else if (drafted) {
       silent_ = 0;
@@ -162,12 +173,20 @@ class Goodput : public LengthPolicy {
     }
     depths = best_depths(past);
     const bool none = std::ranges::all_of(depths, [](int d) { return d == 0; });
-    if (trial_ > 0 && none) depths[trial_of(past)] = std::min(kTrialDepth, most_);
+    if (trial_ > 0 && none) try_again(past, depths);
     return depths;
   }
-  // The sequence that tries is the one that stays longest.
-  static std::size_t trial_of(std::span<const PastOnly> past) {
-    return std::size_t(std::ranges::max_element(past, {}, &PastOnly::id) - past.begin());
+  // The last sequence that can draft tries: it stays longest.
+  void try_again(std::span<const PastOnly> past, std::vector<int>& depths) const {
+    std::size_t last = past.size();
+    for (std::size_t i = 0; i < past.size(); ++i)
+      if (reach_of(past[i]) > 0 && (last == past.size() || past[i].id > past[last].id)) last = i;
+    if (last < past.size()) depths[last] = std::min(kTrialDepth, most_);
+  }
+  // The levels that rows and pages of the step leave it.
+  static int reach_of(const PastOnly& past) { return std::min(past.room.depth, std::max(0, past.room.nodes - 1)); }
+  static bool could_draft(NoDraft why) {
+    return why != NoDraft::rows && why != NoDraft::pages && why != NoDraft::states;
   }
 
   std::vector<int> best_depths(std::span<const PastOnly> past) const {
@@ -193,7 +212,7 @@ class Goodput : public LengthPolicy {
         double tokens = double(past.size());
         for (std::size_t s = 0; s < past.size(); ++s) {
           int d = 0;
-          while (d < std::min(depth, past[s].room.depth) && chance[s][std::size_t(d)] > price)
+          while (d < std::min(depth, reach_of(past[s])) && chance[s][std::size_t(d)] > price)
             tokens += chance[s][std::size_t(d++)];
           depths.push_back(d);
           step.levels += d;
@@ -220,6 +239,7 @@ class Goodput : public LengthPolicy {
   int silent_ = 0, trial_ = 0, pause_ = kFirstPause;
   double rows_ = 0, levels_ = 0;  // drafted nodes, and levels that were asked for; faded
   bool drafted_before_ = false;
+  int without_fair_ = 0;  // steps in a row that read prompts
   std::unordered_map<SequenceId, Own> owns_;
 };
 

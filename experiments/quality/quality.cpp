@@ -18,6 +18,7 @@
 #include "experiments/report/terminal.h"
 #include "experiments/session/interrupt.h"
 #include "experiments/session/run_document.h"
+#include "experiments/sweep/workload.h"
 #include "experiments/session/workbench.h"
 #include "experiments/sweep/measure.h"
 #include "experiments/sweep/progress.h"

@@ -291,7 +291,7 @@ Table verdict_table(const View& view) {
       {"of", "candidates", "how many it was picked from"},
       {"clearly slower than plain decoding", "losing", "runs whose interval lies below 1, the slowest first",
        Kind::text},
-      {"no clear difference", "as_good", "others that are not clearly slower, with their speedups", Kind::text}};
+      {"close to the best", "as_good", "others that are not clearly slower, with their speedups", Kind::text}};
   table.columns.insert(table.columns.end(), columns.begin(), columns.end());
   const auto groups = view.groups(conditions);
   for (const Best& best : best_of(view, conditions)) {

@@ -167,12 +167,13 @@ struct Alternation {
 };
 using SideOf = SideRecord Alternation::*;
 
+struct GpuClocks {
+  FORETOKEN_FIELDS((std::optional<long>, sm, "MHz of the multiprocessors at the end of the last alternation"),
+                   (std::optional<long>, memory, "MHz of the memory at the end of the last alternation"),
+                   (std::optional<long>, sm_most, "most MHz of the multiprocessors"))
+};
+
 struct MachineInfo {
-  struct Clocks {
-    FORETOKEN_FIELDS((std::optional<long>, sm, "MHz of the multiprocessors at the end of the last alternation"),
-                     (std::optional<long>, memory, "MHz of the memory at the end of the last alternation"),
-                     (std::optional<long>, sm_most, "most MHz of the multiprocessors"))
-  };
   FORETOKEN_FIELDS((std::string, cpu, "name of the processor"), (std::string, os, "operating system"),
                    (int, cores, "its logical cores"), (long, memory_gib, "GiB of main memory"),
                    (std::string, device, "device that was taken: cpu, reference or cuda"),
@@ -181,7 +182,7 @@ struct MachineInfo {
                    (std::optional<int>, threads, "threads of a CPU"),
                    (std::optional<std::string>, driver, "version of a GPU's driver"),
                    (std::optional<double>, power_limit_watts, "watts that a GPU may take"),
-                   (std::optional<Clocks>, clocks_mhz, "clocks of a GPU"))
+                   (std::optional<GpuClocks>, clocks_mhz, "clocks of a GPU"))
 };
 
 struct ModelIdentity {

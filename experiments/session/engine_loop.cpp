@@ -60,8 +60,14 @@ void TokenStream::cancel() {
   if (state_) state_->cancelled = true;
 }
 
+static EngineLoopOptions checked(EngineLoopOptions options) {
+  if (options.waiting == 0)
+    throw Error("no request of a loop may wait, so none could be submitted; let one wait or more");
+  return options;
+}
+
 EngineLoop::EngineLoop(Engine& engine, EngineLoopOptions options)
-    : engine_(engine), options_(std::move(options)), streams_(engine), thread_([this] { run(); }) {}
+    : engine_(engine), options_(checked(std::move(options))), streams_(engine), thread_([this] { run(); }) {}
 
 EngineLoop::~EngineLoop() {
   {
@@ -125,11 +131,15 @@ std::string EngineLoop::broken() const {
 void EngineLoop::run() {
   try {
     for (wait_for_work(); !taking_.empty() || !engine_.idle(); wait_for_work()) {
-      for (; !taking_.empty(); taking_.pop_front()) take(taking_.front());
+      // Not while a step that failed has left cancelled requests in the engine: theirs may fail again.
+      if (!failed_ || engine_.idle())
+        for (; !taking_.empty(); taking_.pop_front()) take(taking_.front());
       step();
     }
   } catch (const std::exception& e) {
     give_up(e.what());
+  } catch (...) {
+    give_up("");
   }
   const std::lock_guard lock(mutex_);
   done_ = true;
@@ -140,12 +150,13 @@ void EngineLoop::run() {
 void EngineLoop::wait_for_work() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return draining_ || !submitted_.empty() || !engine_.idle(); });
+  waiting_ += submitted_.size();
+  for (Submission& s : submitted_) taking_.push_back(std::move(s));
+  submitted_.clear();
   if (cancelling_) {
-    for (const Submission& s : submitted_) s.stream->cancelled = true;
+    for (const Submission& s : taking_) s.stream->cancelled = true;
     streams_.each([](SequenceId, const Stream& stream) { stream->cancelled = true; });
   }
-  waiting_ += submitted_.size();
-  taking_ = std::exchange(submitted_, {});
 }
 
 void EngineLoop::take(Submission& submission) {
@@ -194,10 +205,10 @@ void EngineLoop::deliver(const StepReport& report) {
 void EngineLoop::give_up(const std::string& why) {
   const std::lock_guard lock(mutex_);
   broken_ = why.empty() ? "unknown" : why;
-  streams_.each([&](SequenceId, const Stream& stream) { stream->fail(why); });
+  streams_.each([&](SequenceId, const Stream& stream) { stream->fail(broken_); });
   for (const auto* submissions : {&taking_, &submitted_})
     for (const Submission& s : *submissions)
-      if (!s.stream->ended) s.stream->fail(why);
+      if (!s.stream->ended) s.stream->fail(broken_);
   streams_.clear();
   taking_.clear();
   submitted_.clear();

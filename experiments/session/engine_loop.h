@@ -1,6 +1,6 @@
-// One thread around an Engine: requests come from any thread, and each gets a stream of its tokens. What a server, a
-// measurement of an open loop and bindings of other languages stand on. This module must not know runs, networks, or
-// who asks.
+// One thread around an Engine: requests come from any thread, and each gets a stream of its tokens. For servers and
+// bindings of other languages; a measurement drives EngineRequests on its own thread. This module must not know runs,
+// networks, or who asks.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -40,7 +40,7 @@ class TokenStream {
 };
 
 struct EngineLoopOptions {
-  std::size_t waiting = 1024;  // the most requests that were submitted and are not yet running
+  std::size_t waiting = 1024;  // the most requests that were submitted and are not yet running; at least 1
   // Called on the loop's thread: before each step, when the requests for it have been handed to the engine, and after
   // it. An exception ends the loop as broken().
   std::function<void()> before_step = {};

@@ -60,7 +60,7 @@ TEST(Combinations, GiveOutcomesToWhoDrewTheTreeAndToWhoReadsAll) {
   for (const char* name : {"longest", "first_hit"}) {
     PartsByHand parts(made_of(name, {arm(0, {{5}}), arm(1, {{8, 9}}), arm(2, json::array(), {{"any_tree", true}})},
                               name == std::string("longest") ? json::object() : json{{"least", 2}}));
-    const std::vector<DraftTree> trees = parts.draft({{9, 4}, {9, 1}}), others = trees;
+    const std::vector<DraftTree> trees = parts.draft({{9, 4}, {9, 1}});
     parts.observe(0, trees[0]), parts.observe(1, trees[1]);
     EXPECT_EQ(parts.log(0).observed, (std::vector<int>{2}));
     EXPECT_EQ(parts.log(1).observed, (std::vector<int>{3}));

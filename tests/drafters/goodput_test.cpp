@@ -61,6 +61,7 @@ struct Simulation {
         SequenceReport r{};
         r.id = id_of(s);
         r.judged = true;
+        r.prompt_rows = with_prompts && s == 0;
         const auto draw = [&](int level) { return uniform(id_of(s), step, std::uint32_t(level)); };
         if (depth > 0 && draw(99) < world.hit) {
           r.depth = r.drafted = depth;
@@ -91,7 +92,8 @@ struct Simulation {
   Host host{*backend, pool, target, {}, false};
   std::unique_ptr<LengthPolicy> policy;
   std::uint32_t step = 0;
-  std::vector<int> depths;  // of the last step
+  bool with_prompts = false;  // in every step
+  std::vector<int> depths;    // of the last step
 };
 
 class Goodputs : public testing::Test, public Simulation {};
@@ -168,7 +170,8 @@ TEST_F(Goodputs, StayWithinTheRoomAndTheLargestBudget) {
   for (int i = 0; i < 100; ++i) {
     const std::vector<PastOnly> past{{.id = 1, .length = 9, .batch = 1, .room = {3, 2}}};
     const Budget b = policy->budgets(past).at(0);
-    EXPECT_LE(b.depth, 8);
+    EXPECT_LE(b.depth, i < 60 ? 4 : 2) << "the start asks for more than there is room for, and gets less";
+    EXPECT_LE(b.nodes, 9);
     StepReport report;
     const int depth = std::min(b.depth, 2);
     SequenceReport& r = report.sequences.emplace_back();
@@ -179,6 +182,44 @@ TEST_F(Goodputs, StayWithinTheRoomAndTheLargestBudget) {
     report.rows = 1 + depth;
     report.phases.total = 1e-2 + 1e-4 * depth;
     policy->observe(report);
+  }
+}
+
+// All steps read prompts of other requests.
+TEST_F(Goodputs, MeasureStepsThatReadPromptsWhereThereAreNoOthers) {
+  with_prompts = true;
+  const World world{.row = 1e-3, .level = 5e-3, .alpha = 0.3};
+  run(world, 16, 200);
+  EXPECT_GT(run(world, 16, 1000), 0.98 * world.rate(16, 0));
+}
+
+TEST_F(Goodputs, BanditOfLengthsComesNearTheBestOfThem) {
+  for (const bool prompts : {false, true}) {
+    Simulation fresh;
+    fresh.with_prompts = prompts;
+    fresh.policy = bandit_length().make({{"lengths", {0, 2, 4, 8}},
+                                         {"width", 1},
+                                         {"rule", "thompson"},
+                                         {"exploration", 0.3},
+                                         {"explore", 8},
+                                         {"trial", 4},
+                                         {"seed", 1}},
+                                        fresh.host);
+    const World world{.level = 0.5e-3, .alpha = 0.8};
+    fresh.run(world, 4, 300);
+    EXPECT_GT(fresh.run(world, 4, 1000), 0.9 * world.rate(4, 8));
+    EXPECT_GT(world.rate(4, 8), 1.3 * world.rate(4, 0));
+  }
+}
+
+TEST_F(Goodputs, TableGivesTheLengthOfTheBatch) {
+  policy = table().make({{"lengths", {{2, 6}, {16, 2}, {64, 0}}}, {"width", 2}}, host);
+  for (const auto& [batch, length] : {std::pair{1, 6}, {2, 6}, {15, 6}, {16, 2}, {63, 2}, {64, 0}, {500, 0}}) {
+    const std::vector<PastOnly> past(2, {.batch = batch, .room = {kMaxNodes, kMaxPath}});
+    for (const Budget& b : policy->budgets(past)) {
+      EXPECT_EQ(b.depth, length) << batch;
+      EXPECT_EQ(b.nodes, 1 + 2 * length);
+    }
   }
 }
 

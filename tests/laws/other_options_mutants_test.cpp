@@ -210,7 +210,8 @@ void emit(const Round& round, double lenience, int node, double weight, Tokens p
     path.push_back(Token(x));
     if (accepted > 0) emit(round, lenience, c, weight * accepted, path, law);
     path.pop_back();
-    if ((weight *= 1 - accepted) <= 0) return;
+    weight *= 1 - accepted;
+    if (weight <= 0) return;
     double mass = 0;
     for (std::size_t y = 0; y < r.size(); ++y) mass += r[y] = guess ? (y == x ? 0 : r[y]) : std::max(0.0, r[y] - q[y]);
     for (double& of : r) of /= mass;

@@ -233,8 +233,8 @@ Registries with_demanding_policy(Registries r) {
   return r;
 }
 
-Registries with_correct_plugins(Registries registries) {
-  Registries r = with_demanding_policy(std::move(registries));
+Registries with_correct_plugins(const Registries& registries) {
+  Registries r = with_demanding_policy(registries);
   r.policies.add("fastest", policy<Fastest>({chain_of(4), true}));
   r.policies.add("long", {"correct",
                           "",

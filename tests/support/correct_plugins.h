@@ -16,7 +16,7 @@ namespace foretoken::test {
 // - the drafter "skipping", whose inner drafter is not called for sequences of odd length, "alternating", whose two are
 //   called in turn, and "pausing", whose inner drafter is not called in every second step;
 // - the policy "long", which gives chains of `levels` levels.
-Registries with_correct_plugins(Registries registries);
+Registries with_correct_plugins(const Registries& registries);
 // The same without the drafter "confident".
 Registries with_demanding_policy(Registries registries);
 

@@ -185,12 +185,12 @@ Registries with_verifier(Registries registries, std::function<std::unique_ptr<Ve
 }  // namespace
 
 Registries with_rule(Registries registries, Bug bug) {
-  return with_verifier(std::move(registries),
+  return with_verifier(registries,
                        [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(BuggyRule{bug}); });
 }
 
 Registries with_slots(Registries registries) {
-  return with_verifier(std::move(registries), [] { return std::make_unique<Slotted>(); });
+  return with_verifier(registries, [] { return std::make_unique<Slotted>(); });
 }
 
 Registries with_unwarped_q(Registries registries) {

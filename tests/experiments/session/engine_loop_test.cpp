@@ -115,12 +115,16 @@ TEST_F(EngineLoops, take_no_more_than_may_wait) {
   TokenStream a = loop.submit(numbered(0)), b = loop.submit(numbered(1));
   EXPECT_EQ(loop.waiting(), 2u);
   EXPECT_FALSE(loop.try_submit(numbered(2)).has_value());
-  std::atomic<bool> submitted = false;
+  std::atomic<bool> begun = false, submitted = false;
   std::thread waits([&] {
+    begun = true;
     TokenStream c = loop.submit(numbered(2));
     submitted = true;
     EXPECT_EQ(output_of(c).size(), 12u);
   });
+  while (!begun) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(loop.waiting(), 2u);
   EXPECT_FALSE(submitted);
   go = true;
   waits.join();
@@ -156,12 +160,31 @@ TEST_F(EngineLoops, refuse_where_a_request_is_made) {
 }
 
 TEST_F(EngineLoops, share_the_prompt_of_samples) {
-  EngineLoop loop(*served);
+  int prompt_rows = 0;
+  EngineLoop loop(*served, {.after_step = [&](const StepReport& report) {
+    for (const SequenceReport& r : report.sequences) prompt_rows += r.prompt_rows;
+  }});
   SequenceId first = 0;
   TokenStream one = loop.submit(numbered(0), nullptr, [&](SequenceId id) { first = id; });
   TokenStream two = loop.submit(numbered(0), &one);
-  EXPECT_EQ(output_of(one), output_of(two)) << "equal streams of draws";
+  const auto output = output_of(one);
+  EXPECT_EQ(output, output_of(two)) << "equal streams of draws";
   EXPECT_EQ(first, one.ended().id);
+  loop.drain();
+  const int together = prompt_rows;
+  served = engine();
+  EngineLoop apart(*served, {.after_step = [&](const StepReport& report) {
+    for (const SequenceReport& r : report.sequences) prompt_rows += r.prompt_rows;
+  }});
+  prompt_rows = 0;
+  TokenStream alone = apart.submit(numbered(0));
+  EXPECT_EQ(output_of(alone), output);
+  apart.drain();
+  EXPECT_LT(together, 2 * prompt_rows) << "the second reads less of the prompt";
+}
+
+TEST_F(EngineLoops, refuse_to_let_nobody_wait) {
+  EXPECT_TRUE(says(sentence([&] { EngineLoop loop(*served, {.waiting = 0}); }), "let one wait or more"));
 }
 
 TEST_F(EngineLoops, serve_on_after_a_step_that_failed) {
@@ -175,6 +198,27 @@ TEST_F(EngineLoops, serve_on_after_a_step_that_failed) {
   EXPECT_EQ(failed.ended().failure, "the device is lost");
   TokenStream later = loop.submit(numbered(1));
   EXPECT_EQ(output_of(later).size(), 12u);
+  EXPECT_EQ(loop.broken(), "");
+}
+
+// What was submitted while a step failed is no part of the step after it, which lets go of what the failed one had.
+TEST_F(EngineLoops, serve_what_was_submitted_while_a_step_failed) {
+  auto device = std::make_unique<FailingDevice>();
+  FailingDevice& failing = *device;
+  backend = std::move(device), served = engine();
+  std::atomic<bool> queued = false;
+  EngineLoop loop(*served, {.before_step = [&] {
+    while (!queued) std::this_thread::yield();
+  }});
+  failing.failures = 1;
+  TokenStream failed = loop.submit(numbered(0));
+  while (loop.waiting() != 1) std::this_thread::yield();
+  TokenStream later = loop.submit(numbered(1));
+  queued = true;
+  EXPECT_NE(failed.ended().finish, Finish::running);
+  EXPECT_NE(later.ended().finish, Finish::running);
+  TokenStream last = loop.submit(numbered(2));
+  EXPECT_EQ(output_of(last).size(), 12u);
   EXPECT_EQ(loop.broken(), "");
 }
 

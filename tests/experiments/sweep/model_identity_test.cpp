@@ -83,7 +83,7 @@ TEST(SameOrigin, SeesNoClocks) {
   Origin a;
   a.machine.emplace();
   a.machine->description = "x";
-  a.machine->clocks_mhz = MachineInfo::Clocks{.sm = 1980, .memory = std::nullopt, .sm_most = std::nullopt};
+  a.machine->clocks_mhz = GpuClocks{.sm = 1980, .memory = std::nullopt, .sm_most = std::nullopt};
   a.machine->driver = "1";
   Origin b = a;
   b.machine->clocks_mhz->sm = 900;

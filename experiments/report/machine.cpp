@@ -81,8 +81,8 @@ void add_gpu_state(const std::string& address, MachineInfo& machine) {
   if (const auto limit = nvml.number("nvmlDeviceGetEnforcedPowerLimit", device))
     machine.power_limit_watts = double(*limit) / 1000;
   const GpuClocks clocks{.sm = nvml.number("nvmlDeviceGetClockInfo", device, kSm),
-                                   .memory = nvml.number("nvmlDeviceGetClockInfo", device, kMemory),
-                                   .sm_most = nvml.number("nvmlDeviceGetMaxClockInfo", device, kSm)};
+                         .memory = nvml.number("nvmlDeviceGetClockInfo", device, kMemory),
+                         .sm_most = nvml.number("nvmlDeviceGetMaxClockInfo", device, kSm)};
   if (clocks.sm || clocks.memory || clocks.sm_most) machine.clocks_mhz = clocks;
 }
 

@@ -185,8 +185,7 @@ Registries with_verifier(Registries registries, std::function<std::unique_ptr<Ve
 }  // namespace
 
 Registries with_rule(Registries registries, Bug bug) {
-  return with_verifier(registries,
-                       [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(BuggyRule{bug}); });
+  return with_verifier(registries, [bug] { return std::make_unique<RuleVerifier<BuggyRule>>(BuggyRule{bug}); });
 }
 
 Registries with_slots(Registries registries) {

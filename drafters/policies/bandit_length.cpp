@@ -8,6 +8,7 @@
 
 #include "drafters/bandit_rule.h"
 #include "drafters/drafters.h"
+#include "drafters/policies/step_costs.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -35,24 +36,18 @@ class BanditLength : public LengthPolicy {
 
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
     scale_ = std::bit_width(unsigned(past.size()));
-    const int length = length_ = lengths_[std::size_t(state().arm())];
-    return std::vector<Budget>(past.size(), {.nodes = std::min(1 + length * width_, kMaxNodes), .depth = length});
+    length_ = lengths_[std::size_t(state().arm())];
+    return std::vector<Budget>(past.size(), level_budget(length_, width_));
   }
   void observe(const StepReport& report) override {
     if (std::ranges::none_of(report.sequences, &SequenceReport::judged)) return;
     StepYield yield = yield_of(report);
-    with_prompts_ = yield.prompts ? with_prompts_ + 1 : 0;
-    // Steps that read prompts count where there are hardly any others. A step that drafts after one that did not is
-    // not measured, since a model then reads what it missed: the batch may have changed, and with it the bandit.
-    const bool scarce = with_prompts_ > kScarce, reads = length_ > 0 && before_ == 0;
-    if ((yield.prompts && !scarce) || reads) yield.seconds = 0;
-    before_ = length_;
+    // Of all bandits together: the batch may have changed, and with it the bandit.
+    if (!timed_.tells(report, length_ > 0)) yield.seconds = 0;
     state().add(yield, options_);
   }
 
  private:
-  static constexpr int kScarce = 8;  // steps in a row
-
   BanditState& state() {
     return states_.try_emplace(scale_, int(lengths_.size()), std::uint32_t(scale_)).first->second;
   }
@@ -60,9 +55,9 @@ class BanditLength : public LengthPolicy {
   std::vector<int> lengths_;
   int width_;
   BanditOptions options_;
-  int scale_ = 0;                // of the last step's batch: its bits
-  int length_ = 0, before_ = 0;  // of the last step, and of the one before that was judged
-  int with_prompts_ = 0;         // steps in a row that read prompts
+  int scale_ = 0;   // of the last step's batch: its bits
+  int length_ = 0;  // of the last step
+  TimedSteps timed_;
   std::map<int, BanditState> states_;
 };
 
@@ -88,8 +83,7 @@ Entry<LengthPolicy> bandit_length() {
               [](const nlohmann::json& o, const ModelInfo&) {
                 (void)read_bandit(o, kWho);
                 const int most = std::ranges::max(lengths_of(o));
-                const int nodes = std::min(1 + most * o.at("width").get<int>(), kMaxNodes);
-                return PolicyTraits({.nodes = nodes, .depth = most}, /*learning=*/true);
+                return PolicyTraits(level_budget(most, o.at("width").get<int>()), /*learning=*/true);
               },
           .examples = {{{"lengths", {0, 1, 4}}, {"trial", 1}, {"explore", 1}},
                        {{"lengths", {2, 3}},

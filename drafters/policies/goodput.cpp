@@ -5,7 +5,6 @@
 // No choice reads a draft of the round that it is for, so outputs keep their distribution (the non-anticipating rule of
 // DSpark, arXiv 2607.05147).
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 
 #include "drafters/drafters.h"
@@ -21,7 +20,6 @@ constexpr int kMeasured = 4;     // steps that each depth of the start is measur
 constexpr int kAttempts = 32;    // and taken at most
 constexpr int kFirstPause = 16, kLongestPause = 512;  // steps without a draft before one sequence tries again
 constexpr int kTrial = 3, kTrialDepth = 2;            // steps that it tries, and their depth
-constexpr int kScarce = 8;                            // steps that read prompts, in a row, of which no more is known
 constexpr double kRemembered = 4;                     // rounds that are not forgotten while nothing is drafted
 
 // How often at least i levels were accepted in rounds that asked for i, old rounds fading.
@@ -59,25 +57,23 @@ class Goodput : public LengthPolicy {
       Own& own = owns_.try_emplace(past[i].id, most_).first->second;
       own.asked = std::min(depths[i], reach_of(past[i]));
       own.length = past[i].length;
-      budgets.push_back({.nodes = std::min(1 + depths[i] * width_, kMaxNodes), .depth = depths[i]});
+      budgets.push_back(level_budget(depths[i], width_));
     }
     return budgets;
   }
 
   void observe(const StepReport& report) override {
     StepShape step{.batch = int(report.sequences.size()), .rows = double(report.rows)};
-    bool fair = report.recorded == 0 && report.preempted == 0;
-    bool judged = false, prompts = false;
+    bool judged = false, could = true;
     double drafted = 0;
     if (all_.asked(0) > kRemembered) all_.fade(kFadingAll);
     for (const SequenceReport& s : report.sequences) {
       const auto found = owns_.find(s.id);
-      prompts |= s.prompt_rows > 0 || !s.judged;
       if (found == owns_.end() || !s.judged) continue;
       judged = true;
       Own& own = found->second;
       if (own.asked > 0 && !could_draft(s.no_draft)) {  // says nothing of the drafter
-        fair = false;
+        could = false;
         continue;
       }
       step.depth = std::max(step.depth, own.asked);
@@ -94,14 +90,8 @@ class Goodput : public LengthPolicy {
       rows_ = kFadingAll * rows_ + drafted;
       levels_ = kFadingAll * levels_ + step.levels;
     }
-    // In the first step that drafts again, a model reads what it missed.
-    fair &= step.depth == 0 || drafted_before_;
-    // Steps that read prompts count where there are hardly any others: what drafters then read is a cost of drafting.
-    without_fair_ = prompts ? without_fair_ + 1 : 0;
-    if (judged && fair && (!prompts || without_fair_ > kScarce)) costs_.add(step, report.phases);
-    if (!judged) return;
-    drafted_before_ = step.depth > 0;
-    pass(drafted > 0);
+    if (timed_.tells(report, step.depth > 0) && could) costs_.add(step, report.phases);
+    if (judged) pass(drafted > 0);
   }
 
   void forget(const Sequence& sequence) override { owns_.erase(sequence.id); }
@@ -238,15 +228,11 @@ class Goodput : public LengthPolicy {
   int attempts_ = 0;  // steps of this design
   int silent_ = 0, trial_ = 0, pause_ = kFirstPause;
   double rows_ = 0, levels_ = 0;  // drafted nodes, and levels that were asked for; faded
-  bool drafted_before_ = false;
-  int without_fair_ = 0;  // steps in a row that read prompts
+  TimedSteps timed_;
   std::unordered_map<SequenceId, Own> owns_;
 };
 
-Budget largest(const nlohmann::json& o) {
-  const int most = o.at("most");
-  return {.nodes = std::min(1 + most * o.at("width").get<int>(), kMaxNodes), .depth = most};
-}
+Budget largest(const nlohmann::json& o) { return level_budget(o.at("most").get<int>(), o.at("width").get<int>()); }
 
 }  // namespace
 

@@ -11,6 +11,7 @@ constexpr int kTerms = FittedCost::kTerms;
 constexpr double kOutlier = 4;    // times the prediction: a step that took longer counts as one of so long
 constexpr double kPrior = 2;      // steps that a correction of 1 counts as
 constexpr double kKnown = 8;      // steps from which on outliers are known as such
+constexpr int kScarce = 8;        // steps in a row that read prompts, from which on there are hardly any others
 constexpr double kContext = 1e3;  // positions in a unit of the fit, so that its terms are of one size
 
 double dot(const FittedCost::Terms& a, const FittedCost::Terms& b) {
@@ -109,6 +110,20 @@ double StepCosts::seconds(const StepShape& step) const {
 int StepCosts::measured(int depth) const {
   const auto found = measured_.find(depth);
   return found == measured_.end() ? 0 : found->second;
+}
+
+bool TimedSteps::tells(const StepReport& report, bool drafts) {
+  const auto reads = [](const SequenceReport& s) { return s.prompt_rows > 0 || !s.judged; };
+  const bool prompts = std::ranges::any_of(report.sequences, reads);
+  with_prompts_ = prompts ? with_prompts_ + 1 : 0;
+  if (std::ranges::none_of(report.sequences, &SequenceReport::judged)) return false;
+  const bool caught_up = !drafts || drafted_;
+  drafted_ = drafts;
+  return report.recorded == 0 && report.preempted == 0 && caught_up && (!prompts || with_prompts_ > kScarce);
+}
+
+Budget level_budget(int levels, int width) {
+  return {.nodes = std::min(1 + levels * width, kMaxNodes), .depth = levels};
 }
 
 }  // namespace foretoken

@@ -2,13 +2,15 @@
 // are fitted by least squares in which old steps fade: the drafter's seconds, over whether it drafted, its deepest
 // level and the levels of all sequences; and all others, over the target's rows and the positions that attention reads.
 // Beside them stands, for each depth and power of two of the batch, how far measured steps were from that fit, since
-// the time of a forward is no straight line over its rows. This module must not know policies.
+// the time of a forward is no straight line over its rows. And what else several policies share. This module must not
+// know them.
 #pragma once
 #include <array>
 #include <map>
 #include <utility>
 
 #include "framework/components/step_report.h"
+#include "framework/decode/draft_tree.h"
 
 namespace foretoken {
 
@@ -60,5 +62,21 @@ class StepCosts {
   std::map<std::pair<int, int>, Correction> corrections_;  // by depth, and the power of two of the batch
   std::map<int, int> measured_;
 };
+
+// Which steps' times tell what their drafts cost: none that a device recorded or that took memory back; none that
+// drafts after one that did not, since a model then reads what it missed; and steps that read prompts only where there
+// are hardly any others, since what drafters then read is a cost of drafting, too.
+class TimedSteps {
+ public:
+  // Of the step after the last one, which `drafts` or does not. One in which nothing is judged tells nothing.
+  bool tells(const StepReport& report, bool drafts);
+
+ private:
+  bool drafted_ = false;  // the last step in which something was judged
+  int with_prompts_ = 0;  // steps in a row
+};
+
+// So many levels of so many nodes each, below a root.
+Budget level_budget(int levels, int width);
 
 }  // namespace foretoken

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "drafters/drafters.h"
+#include "drafters/policies/step_costs.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -42,8 +43,7 @@ class LengthTable : public LengthPolicy {
     if (past.empty()) return {};
     auto found = std::ranges::upper_bound(table_, past.front().batch, {}, &TableEntry::batch);
     if (found != table_.begin()) --found;  // a batch below the first has the first one's length
-    const int nodes = std::min(1 + found->length * width_, kMaxNodes);
-    return std::vector<Budget>(past.size(), {.nodes = nodes, .depth = found->length});
+    return std::vector<Budget>(past.size(), level_budget(found->length, width_));
   }
 
  private:
@@ -64,8 +64,7 @@ Entry<LengthPolicy> table() {
           .traits =
               [](const nlohmann::json& o, const ModelInfo&) {
                 const int most = std::ranges::max(table_of(o), {}, &TableEntry::length).length;
-                const int nodes = std::min(1 + most * o.at("width").get<int>(), kMaxNodes);
-                return PolicyTraits({.nodes = nodes, .depth = most});
+                return PolicyTraits(level_budget(most, o.at("width").get<int>()));
               },
           .examples = {{{"lengths", {{1, 3}, {2, 1}, {4, 0}}}}, {{"lengths", {{1, 2}}}, {"width", 3}}}};
 }

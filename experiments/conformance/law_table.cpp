@@ -68,8 +68,7 @@ Why of_mutations(const Candidate&, const Environment&) {
 std::vector<LawCase> no_cases(const Candidate&, const Environment&) { return {}; }
 
 // Of the output; of caches, of a drafter's state, and of acceptance; of options, draws and devices; then those that
-// only
-// ./foretoken test runs.
+// only ./foretoken test runs.
 const std::vector<KitLaw> kLaws = {
     {"exact",
      "the joint distribution of the next tokens equals the target's within 1e-12, over all outcomes of the named "

@@ -4,11 +4,10 @@
 #include <set>
 
 #include "experiments/report/axes.h"
-#include "experiments/report/published.h"
+#include "experiments/report/published_cells.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tables.h"
 #include "experiments/report/terminal.h"
-#include "experiments/session/sweep_names.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 
@@ -17,108 +16,6 @@ namespace {
 
 using nlohmann::json;
 using Kind = Column::Kind;
-
-// A figure of the paper and, where a result belongs to it, the same of the result.
-struct Beside {
-  const PublishedCell* cell;
-  const Result* result = nullptr;
-  MeasuredFigure figure = {};
-  std::vector<std::string> differs = {};  // the result's run from the document's: "/engine/batch 4 for 1"
-  bool stand_ins = false;
-  bool others = false;  // no run of the document has the paper's models
-
-  double ratio() const { return divide(figure.here.value, cell->value); }
-};
-
-struct TableBeside {
-  const PublishedTable* table;
-  std::vector<Beside> rows;
-};
-
-bool meets_where(const json& run, const json& where, const json& names, const std::string& document) {
-  return std::ranges::all_of(where.items(), [&](const auto& entry) {
-    const json value = with_names(entry.value(), names, document);
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    return Condition{entry.key(), text}.met(run);
-  });
-}
-
-// The one run of the document that a cell is of.
-const json& run_of(const PublishedCell& cell, const PublishedTable& table, const PublishedDocument& document) {
-  const json* found = nullptr;
-  for (const json& run : document.runs) {
-    if (!meets_where(run, cell.where, document.names.front(), document.name)) continue;
-    if (found)
-      throw Error(document.name + ": several of its runs meet 'where' of the cell '" + cell.row + "' of '" +
-                  table.table + "'; add what tells them apart");
-    found = &run;
-  }
-  if (found) return *found;
-  throw Error(document.name + ": none of its runs meets 'where' of the cell '" + cell.row + "' of '" + table.table +
-              "'; correct it, or add the run");
-}
-
-// Whether another model ran: other weights, or the same ones in another shape.
-bool names_model(const std::string& pointer) {
-  if (!within(pointer, "/target") && !within(pointer, "/drafter")) return false;
-  for (const char* key : {"/model", "/head", "/inflate", "/datastore"})
-    if ((pointer + "/").find(std::string(key) + "/") != pointer.npos) return true;
-  return false;
-}
-
-std::string text_of_leaf(const json& leaves, const std::string& pointer) {
-  const json value = leaves.value(pointer, json());
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-void tell_differences(const json& wanted, Beside& beside) {
-  const json ours = beside.result->run.flatten(), theirs = wanted.flatten();
-  std::set<std::string> pointers;
-  for (const json* leaves : {&ours, &theirs})
-    for (const auto& [pointer, unused] : leaves->items()) pointers.insert(pointer);
-  for (const std::string& pointer : pointers) {
-    if (within(pointer, "/measure") || within(pointer, "/plugins")) continue;
-    const std::string here = text_of_leaf(ours, pointer), paper = text_of_leaf(theirs, pointer);
-    if (here == paper) continue;
-    beside.stand_ins |= names_model(pointer);
-    beside.differs.push_back(pointer + " " + here + " for " + paper);
-  }
-}
-
-// The models that the figures are of, where no run of the document has them.
-std::optional<std::string> models_said(const PublishedTable& table, const Published& published) {
-  return table.settings && table.settings->models ? table.settings->models : published.settings.models;
-}
-
-std::vector<TableBeside> all_beside(const std::vector<const Result*>& results, const PublishedDocument& document) {
-  std::vector<TableBeside> found;
-  bool any = false;
-  for (const PublishedTable& table : document.published.tables) {
-    TableBeside& own = found.emplace_back(TableBeside{.table = &table, .rows = {}});
-    for (const PublishedCell& cell : table.cells) {
-      const json& wanted = run_of(cell, table, document);
-      const std::size_t before = own.rows.size();
-      for (const Result* result : results) {
-        const bool belongs = std::ranges::any_of(document.names, [&](const json& names) {
-          return meets_where(result->run, cell.where, names, document.name);
-        });
-        if (!belongs) continue;
-        Beside& beside = own.rows.emplace_back(Beside{.cell = &cell, .result = result});
-        beside.figure = measured_figure(table, cell, *result);
-        beside.others = models_said(table, document.published).has_value();
-        tell_differences(wanted, beside);
-        any = true;
-      }
-      if (own.rows.size() == before) own.rows.push_back({.cell = &cell});
-    }
-  }
-  if (!any && !results.empty())
-    throw Error("none of the " + std::to_string(results.size()) + " results is of a run that " + document.name +
-                " has figures of; measure it with `foretoken run " + document.name +
-                "`, and give the --set of that run "
-                "here too where it changed a model");
-  return found;
-}
 
 // What every row with a result differs in.
 std::vector<std::string> common_differences(const std::vector<TableBeside>& tables) {
@@ -151,11 +48,30 @@ const PublishedMetric& metric_of(const PublishedTable& table) {
   return *std::ranges::find(published_metrics(), table.metric, [](const PublishedMetric& m) { return m.name; });
 }
 
-std::string remarks(const Beside& beside, const std::vector<std::string>& common) {
+// Why there is no figure; where several results belong to a cell, also what this one's run differs in.
+std::string remarks(const Beside& beside, const std::vector<Beside>& rows, const std::vector<std::string>& common) {
   if (!beside.result) return "not measured";
   std::string found = beside.figure.unknown;
+  if (std::ranges::count(rows, beside.cell, &Beside::cell) < 2) return found;
   const std::string others = joined_text(beside.differs, common);
-  if (!others.empty()) found += (found.empty() ? "" : "; ") + others;
+  return found.empty() || others.empty() ? found + others : found + "; " + others;
+}
+
+// What runs differ in beside what all do: "SpS, PLD: ...", by the rows of the paper's tables.
+std::vector<std::string> further_differences(const std::vector<TableBeside>& tables,
+                                             const std::vector<std::string>& common) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> rows_of;  // by difference
+  for (const TableBeside& table : tables)
+    for (const Beside& beside : table.rows) {
+      const std::string text = joined_text(beside.differs, common);
+      if (text.empty()) continue;
+      auto known = std::ranges::find(rows_of, text, [](const auto& entry) { return entry.first; });
+      if (known == rows_of.end()) known = rows_of.insert(known, {text, {}});
+      if (std::ranges::find(known->second, beside.cell->row) == known->second.end())
+        known->second.push_back(beside.cell->row);
+    }
+  std::vector<std::string> found;
+  for (const auto& [text, rows] : rows_of) found.push_back(joined_text(rows, {}) + ": " + text);
   return found;
 }
 
@@ -187,7 +103,7 @@ Table table_beside(const TableBeside& own, const std::vector<std::string>& commo
       {"models", "models",
        "whether the paper's models ran, others because the paper's are not to be had, or stand-ins for the document's",
        Kind::text},
-      {"remarks", "remarks", "why there is no figure; what the run differs in, beside what all rows do", Kind::text}};
+      {"remarks", "remarks", "why there is no figure", Kind::text}};
   table.columns.insert(table.columns.end(), figures.begin(), figures.end());
   for (const Beside& beside : own.rows) {
     Row& row = table.rows.emplace_back();
@@ -195,10 +111,15 @@ Table table_beside(const TableBeside& own, const std::vector<std::string>& commo
     if (has_columns) row.cells.push_back(Cell::of(beside.cell->column.value_or("")));
     row.add({Cell::of(beside.cell->value, 2), Cell::of(beside.figure.here, 2),
              Cell::of(over_paper(beside.figure.here, beside.cell->value), 2), Cell::of(beside.figure.ours, 2),
-             Cell::of(models_of(beside)), Cell::of(remarks(beside, common))});
+             Cell::of(models_of(beside)), Cell::of(remarks(beside, own.rows, common))});
   }
   return table;
 }
+
+struct Evidence {
+  std::vector<const Result*> results;
+  std::string origin;  // of all of them, in words
+};
 
 std::string dtype_text(const std::vector<const Result*>& results) {
   std::set<std::string> texts;
@@ -236,16 +157,14 @@ struct Setting {
 
 // What cannot be compared but by a reader: in words, the paper's beside the results'.
 std::vector<Setting> settings_of(const PublishedTable& table, const PublishedDocument& document,
-                                 const std::vector<const Result*>& results) {
+                                 const Evidence& evidence) {
+  const std::vector<const Result*>& results = evidence.results;
   const PublishedSettings &all = document.published.settings, own = table.settings.value_or(PublishedSettings{});
   const auto said = [](const std::optional<std::string>& own_text, const std::optional<std::string>& text) {
     return own_text ? *own_text : text.value_or("not said");
   };
-  std::vector<Summary> summaries;
-  for (const Result* result : results) summaries.push_back(summarize(*result));
-  const std::string origin = View::of(std::move(summaries)).origin();
   std::vector<Setting> found = {{"models", said(own.models, all.models), models_text(results)},
-                                {"machine", said(own.hardware, all.hardware), origin},
+                                {"machine", said(own.hardware, all.hardware), evidence.origin},
                                 {"program", said(own.engine, all.engine), "Foretoken"},
                                 {"precision", said(own.precision, all.precision), dtype_text(results)},
                                 {"prompts", said(own.prompts, all.prompts), prompts_text(results)},
@@ -282,7 +201,7 @@ json row_json(const Beside& beside) {
 }
 
 std::string programs_of(const std::vector<TableBeside>& tables, const PublishedDocument& document,
-                        const std::vector<const Result*>& results) {
+                        const Evidence& evidence) {
   const Published& p = document.published;
   json found = {{"schema", 1}, {"paper", p.paper}, {"title", p.title}, {"source", p.source}, {"tables", json::array()}};
   found["left_out"] = p.left_out.value_or(std::vector<std::string>{});
@@ -293,7 +212,7 @@ std::string programs_of(const std::vector<TableBeside>& tables, const PublishedD
                                {"called", own.table->called},
                                {"metric", own.table->metric},
                                {"ours", metric_of(*own.table).ours},
-                               {"settings", setting_json(settings_of(*own.table, document, results))},
+                               {"settings", setting_json(settings_of(*own.table, document, evidence))},
                                {"rows", rows}});
   }
   return found.dump(1) + "\n";
@@ -310,7 +229,8 @@ Table every_figure(const std::vector<TableBeside>& tables, const PublishedDocume
   table.columns.push_back({"difference", "difference", ""});
   table.columns.push_back({"our_figure", "our_figure", "", Kind::text});
   table.columns.push_back({"ours", "ours", "", Kind::interval});
-  for (const char* name : {"models", "remarks", "key"}) table.columns.push_back({name, name, "", Kind::text});
+  for (const char* name : {"models", "unknown", "differs", "key"})
+    table.columns.push_back({name, name, "", Kind::text});
   for (const TableBeside& own : tables)
     for (const Beside& beside : own.rows) {
       const PublishedCell& cell = *beside.cell;
@@ -320,7 +240,8 @@ Table every_figure(const std::vector<TableBeside>& tables, const PublishedDocume
            Cell::of(cell.row), Cell::of(cell.column.value_or("")), Cell::of(cell.value, 4), Cell::of(here, 4),
            Cell::of(divide(here.value, cell.value), 4), Cell::of(here.value - cell.value, 4),
            Cell::of(metric_of(*own.table).ours), Cell::of(beside.figure.ours, 4), Cell::of(models_of(beside)),
-           Cell::of(remarks(beside, {})), Cell::of(beside.result ? beside.result->key : "")});
+           Cell::of(beside.figure.unknown), Cell::of(joined_text(beside.differs, {})),
+           Cell::of(beside.result ? beside.result->key : "")});
     }
   return table;
 }
@@ -331,15 +252,15 @@ std::string lines_of(const std::vector<std::string>& items, bool markdown) {
   return found;
 }
 
-std::string settings_text(const std::vector<Setting>& settings, bool markdown) {
+std::vector<std::string> settings_items(const std::vector<Setting>& settings) {
   std::vector<std::string> items;
   for (const Setting& s : settings)
     items.push_back(s.what + ": the paper: " + s.paper + (s.here.empty() ? "" : " | here: " + s.here));
-  return lines_of(items, markdown);
+  return items;
 }
 
 std::string people_of(const std::vector<TableBeside>& tables, const PublishedDocument& document,
-                      const std::vector<const Result*>& results, const PublishedOptions& options) {
+                      const Evidence& evidence, const PublishedOptions& options) {
   const bool markdown = options.format == "markdown";
   const std::string end = markdown ? "\n\n" : "\n";
   const Published& p = document.published;
@@ -353,15 +274,19 @@ std::string people_of(const std::vector<TableBeside>& tables, const PublishedDoc
     found += std::to_string(stand_ins) + " of " + std::to_string(measured) +
              " figures here are of stand-in models: their acceptance says nothing about the paper's." + end;
   if (!common.empty()) found += "All runs differ from the document's in:" + end + lines_of(common, markdown);
+  if (const auto further = further_differences(tables, common); !further.empty())
+    found += (markdown ? "\n" : "") + std::string("And these rows':") + end + lines_of(further, markdown);
   std::vector<Table> shown;
-  std::string said;
+  std::vector<std::string> said;  // of the table before
   for (const TableBeside& own : tables) {
     shown.push_back(table_beside(own, common).brief());
     found += "\n" + (markdown ? shown.back().markdown() : shown.back().terminal(options.width)) + "\n";
     if (own.table->source) found += one_line("Read in: " + *own.table->source) + end;
-    const std::string settings = settings_text(settings_of(*own.table, document, results), markdown);
-    found += settings == said ? "Settings as above." + end : settings;
-    said = settings;
+    std::vector<std::string> items = settings_items(settings_of(*own.table, document, evidence));
+    const std::vector<std::string> all = items;
+    std::erase_if(items, [&](const std::string& item) { return std::ranges::find(said, item) != said.end(); });
+    found += lines_of(items, markdown);
+    said = all;
   }
   if (p.left_out) found += "\nLeft out:" + end + lines_of(*p.left_out, markdown);
   return found + "\n" + legend(shown, options.width, markdown);
@@ -374,10 +299,13 @@ std::string beside_paper(const std::vector<Result>& lines, const PublishedDocume
     throw Error("unknown format '" + options.format + "': there are " + listed(kFormats));
   const std::vector<const Result*> results = latest(lines);
   if (results.empty()) throw Error("there is nothing to compare: " + options.results + " holds no result");
-  const std::vector<TableBeside> tables = all_beside(results, document);
-  if (options.format == "json") return programs_of(tables, document, results);
+  std::vector<Summary> summaries;
+  for (const Result* result : results) summaries.push_back(summarize(*result));
+  const std::vector<TableBeside> tables = beside_results(results, summaries, document);
+  const Evidence evidence{.results = results, .origin = View::of(std::move(summaries)).origin()};
+  if (options.format == "json") return programs_of(tables, document, evidence);
   if (options.format == "csv") return every_figure(tables, document).csv();
-  if (options.format != "latex") return people_of(tables, document, results, options);
+  if (options.format != "latex") return people_of(tables, document, evidence, options);
   const std::vector<std::string> common = common_differences(tables);
   std::string found;
   for (const TableBeside& own : tables) {

@@ -31,13 +31,17 @@ void expect_sound(const Published& published, const std::string& where) {
   }
 }
 
-// The result with the requests of these categories alone. Figures that are sums over whole sides are not of them.
+// The result with the requests of these categories alone, and the time that they took. Sums over whole sides, as by
+// position, are not of them.
 Result of_categories(Result result, const std::vector<std::string>& categories) {
   for (Alternation& alternation : result.repeats)
-    for (SideRecord* side : {&alternation.baseline, &alternation.speculative})
+    for (SideRecord* side : {&alternation.baseline, &alternation.speculative}) {
       std::erase_if(side->requests, [&](const RequestRecord& r) {
         return !r.category || std::ranges::find(categories, *r.category) == categories.end();
       });
+      side->seconds = 0;
+      for (const RequestRecord& r : side->requests) side->seconds += r.share_seconds;
+    }
   return result;
 }
 
@@ -172,10 +176,10 @@ std::optional<Published> published_of(const nlohmann::ordered_json& document, co
   return found;
 }
 
-MeasuredFigure measured_figure(const PublishedTable& table, const PublishedCell& cell, const Result& result) {
+MeasuredFigure measured_figure(const PublishedTable& table, const PublishedCell& cell, const Result& result,
+                               const Summary& whole) {
   const Rule& rule = rule_of(table.metric);
   MeasuredFigure found;
-  const Summary whole = summarize(result);
   if (!whole.failed()) found.ours = rule.ours(whole);
   if (whole.failed() || !cell.categories) {
     if (!whole.failed()) found.here = rule.here({whole, result, cell.position.value_or(0)});

@@ -73,7 +73,9 @@ struct MeasuredFigure {
 };
 // By the metric's definition, of the cell's categories and position. A metric that results have no sums for, as one by
 // position of some categories alone, is unknown with the reason.
-MeasuredFigure measured_figure(const PublishedTable& table, const PublishedCell& cell, const Result& result);
+// `whole`: the summary of the result.
+MeasuredFigure measured_figure(const PublishedTable& table, const PublishedCell& cell, const Result& result,
+                               const Summary& whole);
 
 // A sweep's document, and what its names stand for in each way to run it: as it is, with stand-ins, with settings.
 struct PublishedDocument {

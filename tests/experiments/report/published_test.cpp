@@ -18,11 +18,13 @@ json cell(const std::string& row, double value, const json& where) {
   return {{"row", row}, {"where", where}, {"value", value}};
 }
 
-json table(const std::string& metric, const json& cells) {
+using Several = std::vector<json>;
+
+json table(const std::string& metric, const Several& cells) {
   return {{"table", "Table 1"}, {"metric", metric}, {"called", "x"}, {"definition", "y"}, {"cells", cells}};
 }
 
-nlohmann::ordered_json paper(const json& tables) {
+nlohmann::ordered_json paper(const Several& tables) {
   return nlohmann::ordered_json::parse(json{
       {"published",
        {{"paper", "arXiv 1"},
@@ -67,7 +69,8 @@ double measured(const std::string& metric, const json& more = {}) {
   json one = cell("r", 1, json::object());
   if (!more.is_null()) one.update(more);
   const Published published = read(paper({table(metric, {one})}));
-  return measured_figure(published.tables[0], published.tables[0].cells[0], made(line())).here.value;
+  const Result result = made(line());
+  return measured_figure(published.tables[0], published.tables[0].cells[0], result, summarize(result)).here.value;
 }
 
 TEST(Published, EachMetricIsComputedAsItsPaperHasIt) {
@@ -90,7 +93,9 @@ TEST(Published, WhatResultsHaveNoSumsForIsUnknownWithTheReason) {
     json one = cell("r", 1, json::object());
     one.update(more);
     const Published published = read(paper({table(metric, {one})}));
-    const MeasuredFigure found = measured_figure(published.tables[0], published.tables[0].cells[0], made(line()));
+    const Result result = made(line());
+    const MeasuredFigure found =
+        measured_figure(published.tables[0], published.tables[0].cells[0], result, summarize(result));
     EXPECT_FALSE(found.here.known());
     return found.unknown;
   };
@@ -100,7 +105,7 @@ TEST(Published, WhatResultsHaveNoSumsForIsUnknownWithTheReason) {
 }
 
 TEST(Published, MistakesInADocumentAreOneSentence) {
-  const auto refusal = [](const json& tables) { return sentence_of([&] { read(paper(tables)); }); };
+  const auto refusal = [](const Several& tables) { return sentence_of([&] { read(paper(tables)); }); };
   EXPECT_TRUE(says(refusal({table("tokens_per_stap", {cell("r", 1, json::object())})}), "doc", "tokens_per_stap",
                    "did you mean 'tokens_per_step'"));
   json wrong = table("speedup", {cell("r", 1, json::object())});
@@ -109,7 +114,7 @@ TEST(Published, MistakesInADocumentAreOneSentence) {
   wrong = table("speedup", {cell("r", 1, json::object())});
   wrong["cels"] = 1;
   EXPECT_TRUE(says(refusal({wrong}), "'published/tables/0/cels' is an unknown field", "did you mean 'cells'"));
-  wrong = table("speedup", json::array());
+  wrong = table("speedup", {});
   wrong.erase("definition");
   EXPECT_TRUE(says(refusal({wrong}), "'published/tables/0/definition' is missing"));
   EXPECT_TRUE(says(refusal({table("accepted_at", {cell("r", 1, json::object())})}), "needs a 'position'"));
@@ -117,7 +122,7 @@ TEST(Published, MistakesInADocumentAreOneSentence) {
   EXPECT_FALSE(published_of(nlohmann::ordered_json::object(), "doc").has_value());
 }
 
-PublishedDocument document_of(const json& tables) {
+PublishedDocument document_of(const Several& tables) {
   json other = test::run("ngram", 2);
   other["target"]["model"] = "hub/model";
   return {.name = "doc",
@@ -126,14 +131,14 @@ PublishedDocument document_of(const json& tables) {
           .names = {{{"target", "hub/model"}}, {{"target", "experiments/models/target"}}}};
 }
 
-std::string beside(const json& tables, const std::string& format = "terminal") {
+std::string beside(const Several& tables, const std::string& format = "terminal") {
   return compare_published({made(line())}, document_of(tables), {.format = format, .results = "results", .width = 0});
 }
 
 const json kOnTarget = {{"/target/model", "@target"}};
 
 TEST(Published, ResultsStandBesideTheFiguresWithWhatDiffers) {
-  const json tables = {table("speedup", {cell("row one", 2, kOnTarget)})};
+  const Several tables = {table("speedup", {cell("row one", 2, kOnTarget)})};
   const std::string text = beside(tables);
   for (const char* part :
        {"A paper (arXiv 1) beside results", "its PDF", "row one", "2.00", "1.33", "0.67", "stand-ins",

@@ -93,7 +93,8 @@ TEST_F(Sweeps, NamesStandForTheirValues) {
   const auto all = expand(document, {}, registries, "doc");
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].document["target"]["model"], "hub/target");
-  EXPECT_EQ(all[1].document["drafter"]["model"]["directory"], "d");
+  EXPECT_EQ(all[1].document["drafter"]["model"], "d");
+  EXPECT_EQ(all[1].document["drafter"]["dtype"], "bf16");
   EXPECT_EQ(all[1].document["workload"]["max_new_tokens"], 8);
   EXPECT_EQ(expand(document, {"/names/draft=other"}, registries, "doc")[1].document["drafter"]["model"], "other");
   const auto standing = expand(document, stand_ins(document, "doc"), registries, "doc");

@@ -255,7 +255,7 @@ std::string lines_of(const std::vector<std::string>& items, bool markdown) {
 std::vector<std::string> settings_items(const std::vector<Setting>& settings) {
   std::vector<std::string> items;
   for (const Setting& s : settings)
-    items.push_back(s.what + ": the paper: " + s.paper + (s.here.empty() ? "" : " | here: " + s.here));
+    items.push_back(s.what + (s.here.empty() ? ": " + s.paper : ": the paper: " + s.paper + " | here: " + s.here));
   return items;
 }
 

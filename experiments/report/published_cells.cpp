@@ -62,13 +62,16 @@ std::string text_of_leaf(const json& leaves, const std::string& pointer) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Of the machine, which is told in words, and how often a run was measured.
+constexpr const char* kNotTold[] = {"/measure", "/plugins", "/engine/device", "/engine/threads"};
+
 void tell_differences(const json& wanted, Beside& beside) {
   const json ours = beside.result->run.flatten(), theirs = wanted.flatten();
   std::set<std::string> pointers;
   for (const json* leaves : {&ours, &theirs})
     for (const auto& [pointer, unused] : leaves->items()) pointers.insert(pointer);
   for (const std::string& pointer : pointers) {
-    if (within(pointer, "/measure") || within(pointer, "/plugins")) continue;
+    if (std::ranges::any_of(kNotTold, [&p = pointer](const char* parent) { return within(p, parent); })) continue;
     const std::string here = text_of_leaf(ours, pointer), paper = text_of_leaf(theirs, pointer);
     if (here == paper) continue;
     beside.stand_ins |= names_model(pointer);

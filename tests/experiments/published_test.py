@@ -44,7 +44,7 @@ class Published(InFolder):
 
     def test_a_dry_run_lists_the_runs_of_models_that_are_not_there(self):
         runs = json.loads(self.succeeds("run", str(FOLDER / "spec_bench.json"), "--dry-run", "--json", *CPU))
-        self.assertIn("lmsys/vicuna-7b-v1.3", json.dumps(runs))
+        self.assertIn("FasterDecoding/medusa-vicuna-7b-v1.3", json.dumps(runs))
 
     def test_models_that_are_not_there_are_named_with_where_they_come_from(self):
         status, _, err = self.run_it("run", str(FOLDER / "block_verification.json"), "--rehearse", *CPU)
@@ -105,7 +105,7 @@ class Published(InFolder):
         document = str(FOLDER / "leviathan.json")
         plain = self.write("plain.json", {"base": {"target": {"model": "m"}, "workload": {"prompts": "p"}}})
         self.refused(["no \"stand_ins\""], "run", plain, "--stand-ins")
-        self.refused(["sets none of its names", "did you mean 'target'"], "run", document, "--set", "/names/targte=x")
+        self.refused(["sets none of its names", "did you mean 'target'"], "run", document, "--set", "/names/targets=x")
         self.refused(["holds no result"], "compare", "--published", self.write("none.jsonl", ""), document)
         self.refused(["no \"published\" figures"], "compare", "--published", "none.jsonl", plain)
         line = json.dumps(next(iter(json.loads(Path(document).read_text()).values())))

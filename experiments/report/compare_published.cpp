@@ -96,7 +96,7 @@ Table table_beside(const TableBeside& own, const std::vector<std::string>& commo
       {.title = "here/paper", .name = "ratio", .meaning = "their ratio", .kind = Kind::interval, .brief = true},
       {.title = std::string("our ") + metric.ours,
        .name = "ours",
-       .meaning = "this project's nearest figure, of all prompts",
+       .meaning = "this project's nearest figure, of the same prompts",
        .kind = Kind::interval,
        .brief = true,
        .spare = true},

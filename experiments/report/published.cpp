@@ -180,21 +180,24 @@ MeasuredFigure measured_figure(const PublishedTable& table, const PublishedCell&
                                const Summary& whole) {
   const Rule& rule = rule_of(table.metric);
   MeasuredFigure found;
-  if (!whole.failed()) found.ours = rule.ours(whole);
+  const auto measure = [&](const Summary& summary, const Result& of) {
+    if (!summary.failed()) {
+      found.here = rule.here({summary, of, cell.position.value_or(0)});
+      found.ours = rule.ours(summary);
+    }
+    if (!found.here.known()) found.unknown = reason_for(rule, summary, cell);
+  };
   if (whole.failed() || !cell.categories) {
-    if (!whole.failed()) found.here = rule.here({whole, result, cell.position.value_or(0)});
-    if (!found.here.known()) found.unknown = reason_for(rule, whole, cell);
+    measure(whole, result);
     return found;
   }
   const Result some = of_categories(result, *cell.categories);
   if (!rule.of_requests) {
     found.unknown = "rounds with a draft are counted over all prompts, not by category";
   } else if (!has_request(some)) {
-    found.unknown = "no prompt of these categories was served";
+    found.unknown = "no such prompts were served";
   } else {
-    const Summary summary = summarize(some);
-    if (!summary.failed()) found.here = rule.here({summary, some, 0});
-    if (!found.here.known()) found.unknown = reason_for(rule, summary, cell);
+    measure(summarize(some), some);
   }
   return found;
 }

@@ -62,7 +62,7 @@ std::optional<Published> published_of(const nlohmann::ordered_json& document, co
 struct PublishedMetric {
   const char* name;
   const char* computed;  // how, in words
-  const char* ours;      // the figure of this project that is nearest, by its name in CSV; of all prompts
+  const char* ours;      // the figure of this project that is nearest, by its name in CSV
   bool timed;            // depends on the machine
 };
 const std::vector<PublishedMetric>& published_metrics();

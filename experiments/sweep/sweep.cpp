@@ -230,7 +230,8 @@ void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& wher
     if (std::ranges::find(kKnown, key) != kKnown.end()) continue;
     const std::string near = nearest(key, kKnown);
     throw Error(where + ": unknown key '/" + key + "' of a sweep" +
-                (near.empty() ? "" : " (did you mean '/" + near + "'?)") + "; known there: " + foretoken::listed(kKnown));
+                (near.empty() ? "" : " (did you mean '/" + near + "'?)") +
+                "; known there: " + foretoken::listed(kKnown));
   }
 }
 

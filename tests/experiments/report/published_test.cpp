@@ -99,7 +99,7 @@ TEST(Published, WhatResultsHaveNoSumsForIsUnknownWithTheReason) {
     EXPECT_FALSE(found.here.known());
     return found.unknown;
   };
-  EXPECT_TRUE(says(reason("tokens_per_step", {{"categories", {"c"}}}), "no prompt of these categories"));
+  EXPECT_TRUE(says(reason("tokens_per_step", {{"categories", {"c"}}}), "no such prompts"));
   EXPECT_TRUE(says(reason("acceptance_length", {{"categories", {"a"}}}), "over all prompts"));
   EXPECT_TRUE(says(reason("accepted_at", {{"position", 5}}), "position 5"));
 }

@@ -1,6 +1,5 @@
 #include "framework/text/json_file.h"
 
-#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 #include <vector>
@@ -30,16 +29,9 @@ void expect_model_directory(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return;
   const bool loop = error == std::errc::too_many_symbolic_link_levels;
-  const std::string name = path.string();
-  // OWNER/NAME, as the hub names models.
-  const bool like_hub = path.is_relative() && std::ranges::count(name, '/') == 1 && !name.starts_with('.') &&
-                        path.has_filename() && path.extension() != ".gguf";
   throw Error(
       "the model directory " + path.string() + (loop ? " is a loop of symbolic links" : " does not exist") +
-      "; give the path of a directory with config.json, model.safetensors and tokenizer.json, or of a .gguf file" +
-      (like_hub && !loop
-           ? "; a model of the Hugging Face hub comes there by `hf download " + name + " --local-dir " + name + "`"
-           : ""));
+      "; give the path of a directory with config.json, model.safetensors and tokenizer.json, or of a .gguf file");
 }
 
 std::string read_file(const std::filesystem::path& file) {

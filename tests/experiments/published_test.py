@@ -49,7 +49,8 @@ class Published(InFolder):
     def test_models_that_are_not_there_are_named_with_where_they_come_from(self):
         status, _, err = self.run_it("run", str(FOLDER / "block_verification.json"), "--rehearse", *CPU)
         self.assertEqual(status, 1)
-        self.assertIn("hf download lmsys/vicuna-7b-v1.3 --local-dir lmsys/vicuna-7b-v1.3", err)
+        self.assertIn("lmsys/vicuna-7b-v1.3 does not exist", err)
+        self.assertIn("a name on the Hugging Face hub, download the model to this path", err)
 
     def measured(self, name, *more):
         self.succeeds("run", str(FOLDER / f"{name}.json"), "--stand-ins", "--quiet", *TINY, *more)

@@ -164,10 +164,11 @@ void EngineLoop::run() {
   changed_.notify_all();
 }
 
-// Until there are submissions to take, or the engine is not idle, or nothing will come any more.
+// Until there are submissions to take (some may be left of before a step that failed), or the engine is not idle, or
+// nothing will come any more.
 void EngineLoop::wait_for_work() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return draining_ || !submitted_.empty() || !engine_.idle(); });
+  changed_.wait(lock, [&] { return draining_ || !taking_.empty() || !submitted_.empty() || !engine_.idle(); });
   waiting_ += submitted_.size();
   for (Submission& s : submitted_) taking_.push_back(std::move(s));
   submitted_.clear();
@@ -192,7 +193,7 @@ void EngineLoop::step() {
   streams_.each([&](SequenceId id, const Stream& stream) {
     if (stream->cancelled) engine_.cancel(id);
   });
-  if (engine_.idle()) return;
+  if (engine_.idle()) return count(0, 0);  // it refused what was taken
   if (options_.before_step) options_.before_step();
   StepReport report;
   try {
@@ -214,9 +215,13 @@ void EngineLoop::step() {
 void EngineLoop::deliver(const StepReport& report) {
   streams_.each_round(report, [](const Stream& stream, const SequenceReport& r) { stream->push(r); });
   streams_.each_end(report, [](const Stream& stream, const Sequence& q) { stream->end(q); });
+  count(std::size_t(report.waiting), std::size_t(report.running));
+}
+
+void EngineLoop::count(std::size_t waiting, std::size_t running) {
   const std::lock_guard lock(mutex_);
-  waiting_ = std::size_t(report.waiting);
-  running_ = std::size_t(report.running);
+  waiting_ = waiting;
+  running_ = running;
   changed_.notify_all();
 }
 
@@ -227,7 +232,7 @@ void EngineLoop::give_up(const std::string& why) {
   for (const auto* submissions : {&taking_, &submitted_})
     for (const Submission& s : *submissions)
       if (!s.stream->ended) s.stream->fail(broken_);
-  streams_.clear();
+  streams_.let_go();
   taking_.clear();
   submitted_.clear();
   waiting_ = running_ = 0;

@@ -97,6 +97,7 @@ class EngineLoop {
   void take(Submission& submission);
   void step();
   void deliver(const StepReport& report);
+  void count(std::size_t waiting, std::size_t running);
   void give_up(const std::string& why);
 
   Engine& engine_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "experiments/python/calls.h"
 #include "kernels/error.h"
 
 namespace foretoken::python {
@@ -11,7 +12,7 @@ namespace {
 
 PyObject* as_array = nullptr;  // numpy.asarray, for as long as the process lives
 
-std::string type_name(nb::handle h) { return nb::cast<std::string>(nb::str(nb::handle(h.type()).attr("__name__"))); }
+std::string kind_of(nb::handle h) { return said(nb::object(nb::handle(h.type()).attr("__name__"))); }
 
 template <class T> nb::object matrix(const Tensor& t) {
   auto* const held = new Tensor(t);
@@ -19,7 +20,7 @@ template <class T> nb::object matrix(const Tensor& t) {
   return nb::cast(nb::ndarray<nb::numpy, T>(t.data<T>(), {std::size_t(t.dim(0)), std::size_t(t.dim(1))}, owner));
 }
 
-std::string shape_text(const nb::ndarray<nb::ro>& a) {
+std::string lengths_of(const nb::ndarray<nb::ro>& a) {
   std::string text = "[";
   for (std::size_t i = 0; i < a.ndim(); ++i) text += (i > 0 ? ", " : "") + std::to_string(a.shape(i));
   return text + "]";
@@ -60,7 +61,7 @@ class Borrowed {
 
 }  // namespace
 
-void load_numpy() { as_array = nb::module_::import_("numpy").attr("asarray").release().ptr(); }
+void load_numpy() { as_array = nb::object(nb::module_::import_("numpy").attr("asarray")).release().ptr(); }
 
 nb::object array_of(const Tensor& tensor) {
   return tensor.dtype() == DType::f32 ? matrix<float>(tensor) : matrix<std::int32_t>(tensor);
@@ -71,7 +72,7 @@ Integers integers_of(nb::handle given, const std::string& what) {
   const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
   const auto size = nb::cast<std::size_t>(array.attr("size"));
   if (kind != "i" && kind != "u" && size > 0)
-    throw Error(what + " are no integers but " + nb::cast<std::string>(nb::str(array.attr("dtype"))) +
+    throw Error(what + " are no integers but " + said(nb::object(array.attr("dtype"))) +
                 "; give an array of int32");
   const nb::object wide = array.attr("astype")("int64", nb::arg("order") = "C", nb::arg("copy") = false);
   const auto a = nb::cast<nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>>(wide);
@@ -85,14 +86,14 @@ Integers integers_of(nb::handle given, const std::string& what) {
 Tensor floats_of(nb::handle given, const std::string& what) {
   nb::ndarray<nb::ro> array;
   if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false))
-    throw Error(what + " are no array but a " + type_name(given) + "; give a NumPy array or a tensor of float32");
+    throw Error(what + " are no array but a " + kind_of(given) + "; give a NumPy array or a tensor of float32");
   if (array.dtype() != nb::dtype<float>() || array.ndim() != 2)
     throw Error(what + " have " + std::to_string(array.ndim()) + " dimensions of the type " +
-                nb::cast<std::string>(nb::str(given.attr("dtype"))) + "; give float32 with two dimensions");
+                said(nb::object(given.attr("dtype"))) + "; give float32 with two dimensions");
   if (array.device_type() != nb::device::cpu::value)
     throw Error(what + " lie on a device; copy them to the host first (.cpu() in PyTorch)");
   const bool dense = array.size() == 0 || (array.stride(1) == 1 && array.stride(0) == std::int64_t(array.shape(1)));
-  if (!dense) throw Error(what + ", " + shape_text(array) + ", have gaps between them; give numpy.ascontiguousarray()");
+  if (!dense) throw Error(what + ", " + lengths_of(array) + ", have gaps between them; give numpy.ascontiguousarray()");
   const Shape shape{std::int64_t(array.shape(0)), std::int64_t(array.shape(1))};
   const auto held = std::make_shared<Borrowed>(given, std::move(array));
   return {held, held->data(), shape, DType::f32};

@@ -2,6 +2,7 @@
 // keeps the memory alive; what it gives is anything with DLPack or the buffer protocol, so PyTorch too.
 #pragma once
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/ndarray.h>
 
 #include <string>

@@ -43,13 +43,14 @@ class HeldSession {
 std::vector<Token> tokens_of(nb::handle given, const char* what) {
   Integers tokens = integers_of(given, what);
   if (tokens.rank() != 1)
-    throw Error(std::string(what) + " have the shape " + text_of(tokens.shape) + "; give one list of token ids");
+    throw Error(std::string(what) + " have the shape " + shape_text(tokens.shape) + "; give one list of token ids");
   return std::move(tokens.values);
 }
 
 std::unique_ptr<OutputStream> submit(const HeldSession& session, const Session::Form& form, nb::handle prompt,
                                      int number, std::uint64_t sample, const OutputStream* like) {
-  Session::Asked asked{.number = number, .sample = sample, .like = like};
+  Session::Asked asked;
+  asked.number = number, asked.sample = sample, asked.like = like;
   if (nb::isinstance<nb::str>(prompt))
     asked.prompt = nb::cast<std::string>(prompt);
   else

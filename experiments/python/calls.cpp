@@ -14,28 +14,28 @@ std::string place_of(const nb::python_error& error) {
     if (nb::len(frames) == 0) return "";
     const nb::object last = frames[nb::int_(-1)];
     return " (" + nb::cast<std::string>(last.attr("filename")) + ", line " +
-           nb::cast<std::string>(nb::str(last.attr("lineno"))) + ")";
+           said(nb::object(last.attr("lineno"))) + ")";
   } catch (const std::exception&) {
     return "";
   }
 }
 
-std::string text_of(nb::handle value) {
-  try {
-    return nb::cast<std::string>(nb::str(value));
-  } catch (const std::exception&) {
-    return "(what it says cannot be shown)";
-  }
-}
-
 }  // namespace
+
+std::string said(nb::handle value) {
+  const nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  const char* const bytes = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (bytes) return bytes;
+  PyErr_Clear();
+  return {};
+}
 
 void set_error_class(nb::handle error) { error_class = error.inc_ref().ptr(); }
 
 std::string raised(const nb::python_error& error, const std::string& who, const std::string& where) {
-  const std::string text = printable(text_of(error.value()));
+  const std::string text = printable(said(error.value()));
   if (error_class && error.matches(error_class)) return text.starts_with(who) ? text : who + ": " + text;
-  const std::string kind = text_of(error.type().attr("__name__"));
+  const std::string kind = said(nb::object(error.type().attr("__name__")));
   return who + " raised " + kind + " in " + where + (text.empty() ? "" : ": " + text) + place_of(error);
 }
 

@@ -1,6 +1,7 @@
 // Calls into Python: what it raises becomes an Error of one sentence that says who, where and why.
 #pragma once
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <string>
 
@@ -10,8 +11,9 @@ namespace foretoken::python {
 
 namespace nb = nanobind;
 
-// "ValueError: no such thing (mine.py, line 12)"; of an Error of this project its sentence alone. Needs the
-// interpreter's lock, as everything here.
+// What str() gives; empty where it raises. Needs the interpreter's lock, as everything here.
+std::string said(nb::handle value);
+// "ValueError: no such thing (mine.py, line 12)"; of an Error of this project its sentence alone.
 std::string raised(const nb::python_error& error, const std::string& who, const std::string& where);
 // The class foretoken.Error, made when the module is loaded.
 void set_error_class(nb::handle error);

@@ -3,6 +3,7 @@
 // requests for which it does so again when it is called for them alone (Drafter::draft).
 #pragma once
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <memory>
 #include <string>

@@ -90,7 +90,7 @@ class PythonDrafter : public Drafter {
   std::string notice() const override {
     if (!notice_) return {};
     const nb::gil_scoped_acquire gil;
-    return calling(books_.who, "notice", [&] { return nb::cast<std::string>(nb::str(notice_())); });
+    return calling(books_.who, "notice", [&] { return said(notice_()); });
   }
 
  private:
@@ -98,7 +98,7 @@ class PythonDrafter : public Drafter {
     const Integers tokens = integers_of(guessed, "the tokens that " + books_.who + " returned");
     const bool one = tokens.rank() == 1;
     if (tokens.rank() < 1 || tokens.rank() > 2 || tokens.shape[0] != std::size_t(batch.size()))
-      throw Error(books_.who + " returned tokens of the shape " + text_of(tokens.shape) +
+      throw Error(books_.who + " returned tokens of the shape " + shape_text(tokens.shape) +
                   "; return an array [requests, length], here [" + std::to_string(batch.size()) +
                   ", any], or nothing where the batch's own calls guessed or drew");
     batch.guess(tokens.values, one ? 1 : int(tokens.shape[1]));

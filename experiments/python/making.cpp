@@ -45,7 +45,7 @@ nb::object method_of(const nb::object& self, const char* name) {
   return method.is_none() ? nb::object() : method;
 }
 
-std::string text_of(const std::vector<std::size_t>& shape) {
+std::string shape_text(const std::vector<std::size_t>& shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
   return text + "]";

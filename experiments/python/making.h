@@ -16,7 +16,7 @@ std::shared_ptr<nb::object> kept(nb::object object);
 // The bound method of this name; an invalid object where there is none, or where it is None.
 nb::object method_of(const nb::object& self, const char* name);
 // "[3, 4]".
-std::string text_of(const std::vector<std::size_t>& shape);
+std::string shape_text(const std::vector<std::size_t>& shape);
 
 std::vector<Option> options_of(const Registration& r);
 // What traits() returns for options.

@@ -29,6 +29,7 @@ void log_to_stderr() {
 NB_MODULE(_core, m) {
   using namespace foretoken;  // NOLINT(google-build-using-namespace): what this file is about
   m.doc() = "The compiled part of the package foretoken.";
+  nb::set_leak_warnings(false);  // an interpreter may end while a variable still holds an engine
   python::load_numpy();
   python::log_to_stderr();
   const nb::exception<Error> error(m, "Error", PyExc_RuntimeError);

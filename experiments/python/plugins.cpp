@@ -7,7 +7,7 @@
 
 namespace foretoken::python {
 
-using json = nlohmann::ordered_json;
+using Document = nlohmann::ordered_json;
 
 namespace {
 
@@ -25,13 +25,13 @@ void show_symbols() {
 
 }  // namespace
 
-json prepared(json document) {
+Document prepared(Document document) {
   const char* const at = document.is_object() && document.contains("base") ? "/base/plugins" : "/plugins";
-  const json::json_pointer pointer(at);
+  const Document::json_pointer pointer(at);
   if (document.is_object() && document.contains(pointer) && document[pointer].is_array()) {
-    json others = json::array();
-    for (const json& p : document[pointer]) {
-      const json path = p.is_object() ? p.value("path", json()) : p;
+    Document others = Document::array();
+    for (const Document& p : document[pointer]) {
+      const Document path = p.is_object() ? p.value("path", Document()) : p;
       if (!path.is_string() || !is_from_python(path.get<std::string>())) others.push_back(p);
     }
     if (!others.empty()) show_symbols();

@@ -46,7 +46,7 @@ class PythonPolicy : public LengthPolicy {
       const Integers given = integers_of(budgets_(batch_of(past)), "the budgets that " + who_ + " returned");
       const bool both = given.rank() == 2 && given.shape[1] == 2;
       if ((given.rank() != 1 && !both) || given.shape[0] != past.size())
-        throw Error(who_ + " returned budgets of the shape " + text_of(given.shape) +
+        throw Error(who_ + " returned budgets of the shape " + shape_text(given.shape) +
                     "; return the length of a chain for each sequence, here [" + std::to_string(past.size()) +
                     "], or nodes (the root among them) and levels, [" + std::to_string(past.size()) + ", 2]");
       std::vector<Budget> budgets;

@@ -65,7 +65,7 @@ bool TokenStream::ready(double seconds) {
 void TokenStream::listen(std::function<void()> heard) {
   const std::lock_guard lock(state_->mutex);
   state_->heard.swap(heard);
-  if (state_->heard) state_->heard();
+  if (state_->heard && state_->ready()) state_->heard();
 }
 
 const Sequence& TokenStream::ended() {

@@ -219,6 +219,7 @@ void bind_components(nb::module_& m) {
   bind_outcomes(m);
   bind_policies(m);
   bind_steps(m);
+  m.def("register_bench_drafter", &register_bench_drafter, "name"_a);
   m.def(
       "register",
       [](const std::string& kind, const std::string& name, const std::string& summary, const std::string& source,

@@ -29,6 +29,9 @@ struct Registration {
 void register_drafter(const Registration& registration);
 void register_policy(const Registration& registration);
 
+// Adds bench_repeat() under this name, as if it came from Python.
+void register_bench_drafter(const std::string& name);
+
 // Built-in components and those from Python, as they are now.
 Registries registries();
 // Whether it is the path that stands for a component from Python among the plugins of a complete run.

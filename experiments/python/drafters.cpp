@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "experiments/python/arrays.h"
+#include "experiments/python/bench_drafter.h"
 #include "experiments/python/calls.h"
 #include "experiments/python/components.h"
 #include "experiments/python/making.h"
@@ -145,6 +146,12 @@ void register_drafter(const Registration& r) {
       .examples = json::parse(r.examples).get<std::vector<json>>(),
       .plugin = file_of(r)};
   put(&Registries::drafters, r, std::move(entry));
+}
+
+void register_bench_drafter(const std::string& name) {
+  Registration r;
+  r.name = name;
+  put(&Registries::drafters, r, bench_repeat());
 }
 
 }  // namespace foretoken::python

@@ -48,6 +48,9 @@ class Sweep:
                            share_baselines, rehearse)
         if done["interrupted"]:
             raise KeyboardInterrupt
+        if done["refused"] and not rehearse and not keep_going:
+            raise _core.Error(f"{done['refused']} of {done['runs']} runs cannot be measured, so none was; standard error "
+                              "says why, and keep_going=True measures the others")
         return SweepOutcome(path, done["runs"], done["failed"], done["refused"])
 
 

@@ -72,8 +72,7 @@ Integers integers_of(nb::handle given, const std::string& what) {
   const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
   const auto size = nb::cast<std::size_t>(array.attr("size"));
   if (kind != "i" && kind != "u" && size > 0)
-    throw Error(what + " are no integers but " + said(nb::object(array.attr("dtype"))) +
-                "; give an array of int32");
+    throw Error(what + " are no integers but " + said(nb::object(array.attr("dtype"))) + "; give an array of int32");
   const nb::object wide = array.attr("astype")("int64", nb::arg("order") = "C", nb::arg("copy") = false);
   const auto a = nb::cast<nb::ndarray<const std::int64_t, nb::c_contig, nb::device::cpu>>(wide);
   Integers found;

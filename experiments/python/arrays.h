@@ -1,12 +1,12 @@
 // Arrays between Python and tensors, without copies where the memory is the host's: what Python gets is NumPy's and
 // keeps the memory alive; what it gives is anything with DLPack or the buffer protocol, so PyTorch too.
 #pragma once
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/ndarray.h>
-
 #include <string>
 #include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
 #include "kernels/tensor.h"
 

@@ -80,7 +80,8 @@ nb::tuple draw_below(DraftBatch& batch, nb::handle requests, nb::handle parents,
     grown = batch.draw_below(places, given, {children, drawn_of(how), temperature});
   }
   const std::size_t rows = places.requests.size(), columns = std::size_t(children);
-  return nb::make_tuple(owned(std::move(grown.nodes), {rows, columns}), owned(std::move(grown.tokens), {rows, columns}));
+  return nb::make_tuple(owned(std::move(grown.nodes), {rows, columns}),
+                        owned(std::move(grown.tokens), {rows, columns}));
 }
 
 nb::object hidden(DraftBatch& batch, int i, int begin) {
@@ -94,27 +95,48 @@ nb::object hidden(DraftBatch& batch, int i, int begin) {
 
 void bind_draft_columns(nb::class_<DraftBatch>& c) {
   c.def("__len__", &DraftBatch::size)
-      .def_prop_ro("ids", [](const DraftBatch& b) {
-        return column<std::uint64_t>(b, [](const DraftRequest& r) { return r.sequence->id; });
-      }, "u64 [requests]: names of the sequences, till forget() tells of their end.")
-      .def_prop_ro("last", [](const DraftBatch& b) {
-        return column<std::int32_t>(b, [](const DraftRequest& r) { return r.sequence->last(); });
-      }, "i32 [requests]: the last token of each, the root of its tree.")
-      .def_prop_ro("lengths", [](const DraftBatch& b) {
-        return column<std::int32_t>(b, [](const DraftRequest& r) { return r.sequence->length(); });
-      }, "i32 [requests]: tokens of prompt and output.")
-      .def_prop_ro("nodes", [](const DraftBatch& b) {
-        return column<std::int32_t>(b, [](const DraftRequest& r) { return r.budget.or_root().nodes; });
-      }, "i32 [requests]: the most nodes of each tree, the root among them.")
-      .def_prop_ro("depth", [](const DraftBatch& b) {
-        return column<std::int32_t>(b, [](const DraftRequest& r) { return r.budget.or_root().depth; });
-      }, "i32 [requests]: the most levels below the root.")
-      .def_prop_ro("chain", [](const DraftBatch& b) {
-        return column<std::int32_t>(b, [](const DraftRequest& r) { return r.budget.chain(); });
-      }, "i32 [requests]: the most tokens of a chain.")
-      .def_prop_ro("temperature", [](const DraftBatch& b) {
-        return column<float>(b, [](const DraftRequest& r) { return r.sequence->sampling.temperature; });
-      }, "f32 [requests]: of each sequence's sampling; 0: greedy.");
+      .def_prop_ro(
+          "ids",
+          [](const DraftBatch& b) {
+            return column<std::uint64_t>(b, [](const DraftRequest& r) { return r.sequence->id; });
+          },
+          "u64 [requests]: names of the sequences, till forget() tells of their end.")
+      .def_prop_ro(
+          "last",
+          [](const DraftBatch& b) {
+            return column<std::int32_t>(b, [](const DraftRequest& r) { return r.sequence->last(); });
+          },
+          "i32 [requests]: the last token of each, the root of its tree.")
+      .def_prop_ro(
+          "lengths",
+          [](const DraftBatch& b) {
+            return column<std::int32_t>(b, [](const DraftRequest& r) { return r.sequence->length(); });
+          },
+          "i32 [requests]: tokens of prompt and output.")
+      .def_prop_ro(
+          "nodes",
+          [](const DraftBatch& b) {
+            return column<std::int32_t>(b, [](const DraftRequest& r) { return r.budget.or_root().nodes; });
+          },
+          "i32 [requests]: the most nodes of each tree, the root among them.")
+      .def_prop_ro(
+          "depth",
+          [](const DraftBatch& b) {
+            return column<std::int32_t>(b, [](const DraftRequest& r) { return r.budget.or_root().depth; });
+          },
+          "i32 [requests]: the most levels below the root.")
+      .def_prop_ro(
+          "chain",
+          [](const DraftBatch& b) {
+            return column<std::int32_t>(b, [](const DraftRequest& r) { return r.budget.chain(); });
+          },
+          "i32 [requests]: the most tokens of a chain.")
+      .def_prop_ro(
+          "temperature",
+          [](const DraftBatch& b) {
+            return column<float>(b, [](const DraftRequest& r) { return r.sequence->sampling.temperature; });
+          },
+          "f32 [requests]: of each sequence's sampling; 0: greedy.");
 }
 
 void bind_drafts(nb::module_& m) {
@@ -122,8 +144,9 @@ void bind_drafts(nb::module_& m) {
   bind_draft_columns(c);
   c.def("tokens", &tokens_of, "request"_a, "i32 [length], read-only: prompt and output of one sequence. May be kept.")
       .def("all_tokens", &all_tokens, "tokens() of every request.")
-      .def("tails", [](const DraftBatch& b, int count) { return array_of(b.tails(count)); }, "count"_a,
-           "i32 [requests, count]: the last tokens of each; -1 before the first.")
+      .def(
+          "tails", [](const DraftBatch& b, int count) { return array_of(b.tails(count)); }, "count"_a,
+          "i32 [requests, count]: the last tokens of each; -1 before the first.")
       .def("states", &DraftBatch::states, "request"_a, "How many positions of a sequence have hidden states.")
       .def("hidden", &hidden, "request"_a, "begin"_a = 0,
            "f32 [states - begin, taps * width]: the target's hidden states at positions from `begin` on.")
@@ -144,18 +167,24 @@ void bind_drafts(nb::module_& m) {
 template <class Batch> struct Column {
   std::vector<std::int32_t> Batch::* member;
   template <class C> static void add(C& c, const char* name, std::vector<std::int32_t> Batch::* m, const char* doc) {
-    c.def_prop_ro(name, [m](nb::handle self) {
-      const std::vector<std::int32_t>& v = nb::cast<const Batch&>(self).*m;
-      return viewed<std::int32_t>(v.data(), {v.size()}, self);
-    }, doc);
+    c.def_prop_ro(
+        name,
+        [m](nb::handle self) {
+          const std::vector<std::int32_t>& v = nb::cast<const Batch&>(self).*m;
+          return viewed<std::int32_t>(v.data(), {v.size()}, self);
+        },
+        doc);
   }
 };
 
 template <class Batch, class C> void add_ids(C& c) {
-  c.def_prop_ro("ids", [](nb::handle self) {
-    const std::vector<std::uint64_t>& v = nb::cast<const Batch&>(self).ids;
-    return viewed<std::uint64_t>(v.data(), {v.size()}, self);
-  }, "u64 [sequences]");
+  c.def_prop_ro(
+      "ids",
+      [](nb::handle self) {
+        const std::vector<std::uint64_t>& v = nb::cast<const Batch&>(self).ids;
+        return viewed<std::uint64_t>(v.data(), {v.size()}, self);
+      },
+      "u64 [sequences]");
   c.def("__len__", [](const Batch& b) { return b.ids.size(); });
 }
 
@@ -163,17 +192,21 @@ void bind_outcomes(nb::module_& m) {
   nb::class_<OutcomeBatch> c(m, "OutcomeBatch", "What became of the trees of one step, behind one another.");
   add_ids<OutcomeBatch>(c);
   using Add = Column<OutcomeBatch>;
-  Add::add(c, "offsets", &OutcomeBatch::offsets, "i32 [sequences + 1]: nodes of tree i are offsets[i] to offsets[i + 1].");
+  Add::add(c, "offsets", &OutcomeBatch::offsets,
+           "i32 [sequences + 1]: nodes of tree i are offsets[i] to offsets[i + 1].");
   Add::add(c, "tokens", &OutcomeBatch::tokens, "i32 [nodes]: the root, then the draft; -1: absent.");
   Add::add(c, "parents", &OutcomeBatch::parents, "i32 [nodes]: within the tree; -1: of the root.");
   Add::add(c, "accepted", &OutcomeBatch::accepted, "i32 [sequences]: accepted nodes.");
   Add::add(c, "emitted", &OutcomeBatch::emitted, "i32 [tokens]: the accepted tokens and the target's own, of all.");
   Add::add(c, "emitted_offsets", &OutcomeBatch::emitted_offsets, "i32 [sequences + 1]");
-  c.def_prop_ro("ranks", [](nb::handle self) {
-    const auto& b = nb::cast<const OutcomeBatch&>(self);
-    const auto width = std::size_t(b.width);
-    return viewed<std::int32_t>(b.ranks.data(), {width == 0 ? 0 : b.ranks.size() / width, width}, self);
-  }, "i32 [nodes, ranks]: the target's most probable tokens after each node, as many as 'ranks' asked for.");
+  c.def_prop_ro(
+      "ranks",
+      [](nb::handle self) {
+        const auto& b = nb::cast<const OutcomeBatch&>(self);
+        const auto width = std::size_t(b.width);
+        return viewed<std::int32_t>(b.ranks.data(), {width == 0 ? 0 : b.ranks.size() / width, width}, self);
+      },
+      "i32 [nodes, ranks]: the target's most probable tokens after each node, as many as 'ranks' asked for.");
 }
 
 void bind_policies(nb::module_& m) {
@@ -186,10 +219,13 @@ void bind_policies(nb::module_& m) {
   Add::add(c, "accepted", &PolicyBatch::accepted, "i32 [sequences]: of these.");
   Add::add(c, "room_nodes", &PolicyBatch::room_nodes, "i32 [sequences]: the most nodes that this step allows.");
   Add::add(c, "room_depth", &PolicyBatch::room_depth, "i32 [sequences]: the most levels.");
-  c.def_prop_ro("acceptance", [](nb::handle self) {
-    const std::vector<double>& v = nb::cast<const PolicyBatch&>(self).acceptance;
-    return viewed<double>(v.data(), {v.size()}, self);
-  }, "f64 [sequences]: accepted over tested levels of all rounds; -1: none was tested.");
+  c.def_prop_ro(
+      "acceptance",
+      [](nb::handle self) {
+        const std::vector<double>& v = nb::cast<const PolicyBatch&>(self).acceptance;
+        return viewed<double>(v.data(), {v.size()}, self);
+      },
+      "f64 [sequences]: accepted over tested levels of all rounds; -1: none was tested.");
 }
 
 void bind_steps(nb::module_& m) {
@@ -202,14 +238,17 @@ void bind_steps(nb::module_& m) {
   Add::add(c, "emitted", &StepBatch::emitted, "i32 [sequences]: tokens.");
   c.def_ro("rows", &StepBatch::rows).def_ro("waiting", &StepBatch::waiting).def_ro("running", &StepBatch::running);
   c.def_ro("recorded", &StepBatch::recorded);
-  c.def_prop_ro("seconds", [](const StepBatch& b) {
-    nb::dict d;
-    d["draft"] = b.phases.draft_forward + b.phases.draft_other;
-    d["target"] = b.phases.target_forward;
-    d["verify"] = b.phases.verify;
-    d["total"] = b.phases.total;
-    return d;
-  }, "Of this step, by phase: draft, target, verify, total.");
+  c.def_prop_ro(
+      "seconds",
+      [](const StepBatch& b) {
+        nb::dict d;
+        d["draft"] = b.phases.draft_forward + b.phases.draft_other;
+        d["target"] = b.phases.target_forward;
+        d["verify"] = b.phases.verify;
+        d["total"] = b.phases.total;
+        return d;
+      },
+      "Of this step, by phase: draft, target, verify, total.");
 }
 
 }  // namespace

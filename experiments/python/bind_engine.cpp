@@ -120,10 +120,8 @@ void bind_engine(nb::module_& m) {
           "changes"_a, "JSON: changes of the run's sampling and workload.")
       .def("submit", &submit, "form"_a, "prompt"_a, "number"_a, "sample"_a = 0, "like"_a.none() = nb::none(),
            "An OutputStream; None where as many requests wait as can.")
-      .def("encode",
-           [](const HeldSession& s, const Session::Form& form, const std::string& text) {
-             return s->encode(form, text);
-           })
+      .def("encode", [](const HeldSession& s, const Session::Form& form,
+                        const std::string& text) { return s->encode(form, text); })
       .def("decode", [](const HeldSession& s, nb::handle tokens) { return s->decode(tokens_of(tokens, "the tokens")); })
       .def("notices", [](const HeldSession& s) { return s->notices(); })
       .def(

@@ -33,8 +33,14 @@ class Handlers {
 
 nb::dict sweep(const std::string& document, const std::string& file, std::vector<std::string> set,
                const std::string& results, bool quiet, bool keep_going, bool share_baselines, bool rehearse) {
-  const SweepCall call{prepared(nlohmann::ordered_json::parse(document)).dump(), file, std::move(set), results, quiet, keep_going,
-                       share_baselines, rehearse};
+  const SweepCall call{prepared(nlohmann::ordered_json::parse(document)).dump(),
+                       file,
+                       std::move(set),
+                       results,
+                       quiet,
+                       keep_going,
+                       share_baselines,
+                       rehearse};
   const Handlers handlers;
   SweepResult result;
   {
@@ -66,8 +72,8 @@ std::string check(const std::string& drafter, const std::string& policy, const s
                   std::vector<std::string> laws, double seconds, int threads) {
   static const int told = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   (void)told;
-  const CheckCall call{json::parse(drafter), json::parse(policy), json::parse(verifier), std::move(laws), seconds,
-                       threads};
+  const CheckCall call{
+      json::parse(drafter), json::parse(policy), json::parse(verifier), std::move(laws), seconds, threads};
   forking = true;
   const auto done = [] { forking = false; };
   try {

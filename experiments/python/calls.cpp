@@ -13,8 +13,8 @@ std::string place_of(const nb::python_error& error) {
     const nb::object frames = nb::module_::import_("traceback").attr("extract_tb")(error.traceback());
     if (nb::len(frames) == 0) return "";
     const nb::object last = frames[nb::int_(-1)];
-    return " (" + nb::cast<std::string>(last.attr("filename")) + ", line " +
-           said(nb::object(last.attr("lineno"))) + ")";
+    return " (" + nb::cast<std::string>(last.attr("filename")) + ", line " + said(nb::object(last.attr("lineno"))) +
+           ")";
   } catch (const std::exception&) {
     return "";
   }

@@ -1,9 +1,9 @@
 // Calls into Python: what it raises becomes an Error of one sentence that says who, where and why.
 #pragma once
+#include <string>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
-
-#include <string>
 
 #include "kernels/error.h"
 

@@ -2,11 +2,11 @@
 // for each call of draft() or budgets(), whatever the batch. What they raise, or return of a wrong shape, fails the
 // requests for which it does so again when it is called for them alone (Drafter::draft).
 #pragma once
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-
 #include <memory>
 #include <string>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include "experiments/python/draft_batch.h"
 #include "framework/components/registry.h"
@@ -18,8 +18,8 @@ namespace nb = nanobind;
 // How a component was registered. JSON goes as text both ways.
 struct Registration {
   std::string name, summary, source;
-  std::string options;   // a list of {"name", "type", "standard", "meaning", "least", "most", "optional"}
-  std::string examples;  // a list of options to test it with; "[]": the defaults alone
+  std::string options;     // a list of {"name", "type", "standard", "meaning", "least", "most", "optional"}
+  std::string examples;    // a list of options to test it with; "[]": the defaults alone
   std::string file, hash;  // where it was written, and what tells its text from another; "": not known
   nb::object make;         // (options, facts of the target and the device) -> the component
   nb::object traits;       // options -> what it states of itself
@@ -40,9 +40,9 @@ bool is_from_python(const std::string& path);
 // The outcomes of one step, for Drafter::observe: trees and what was emitted, behind one another.
 struct OutcomeBatch {
   std::vector<std::uint64_t> ids;
-  std::vector<std::int32_t> offsets{0}, tokens, parents;           // nodes of tree i: [offsets[i], offsets[i + 1])
+  std::vector<std::int32_t> offsets{0}, tokens, parents;            // nodes of tree i: [offsets[i], offsets[i + 1])
   std::vector<std::int32_t> emitted_offsets{0}, emitted, accepted;  // accepted: nodes, of each tree
-  std::vector<std::int32_t> ranks;                                 // [nodes of all, width]
+  std::vector<std::int32_t> ranks;                                  // [nodes of all, width]
   std::int32_t width = 0;
 };
 

@@ -52,10 +52,11 @@ Tensor DraftBatch::tails(int k) const {
 Tensor DraftBatch::hidden(int i, int begin) const {
   const HiddenStates& states = request(i).hidden;
   if (books().taps.empty())
-    throw Error(books().who + " reads hidden states that it did not ask for; name them in 'hidden' where it is registered");
+    throw Error(books().who +
+                " reads hidden states that it did not ask for; name them in 'hidden' where it is registered");
   if (begin < 0 || begin > states.rows())
-    throw Error(books().who + " asked for hidden states from position " + std::to_string(begin) + " on, and there are " +
-                std::to_string(states.rows()) + " positions that have some");
+    throw Error(books().who + " asked for hidden states from position " + std::to_string(begin) +
+                " on, and there are " + std::to_string(states.rows()) + " positions that have some");
   const int rows = states.rows() - begin;
   std::vector<std::uint64_t> at;
   for (int p = begin; p < states.rows(); ++p) states.append(p, books().taps, at);
@@ -104,8 +105,8 @@ void DraftBatch::expect_places(const Places& places) const {
 
 void DraftBatch::expect_logits(const Tensor& logits, std::size_t rows, const char* what) const {
   if (logits.dim(0) == std::int64_t(rows) && logits.dim(1) == books().vocab) return;
-  throw Error(books().who + " drew from logits of the shape " + logits.shape().text() + "; give float32 [" + what + ", " +
-              "vocabulary], here [" + std::to_string(rows) + ", " + std::to_string(books().vocab) + "]");
+  throw Error(books().who + " drew from logits of the shape " + logits.shape().text() + "; give float32 [" + what +
+              ", " + "vocabulary], here [" + std::to_string(rows) + ", " + std::to_string(books().vocab) + "]");
 }
 
 void DraftBatch::guess(std::span<const Token> tokens, int length) {
@@ -226,8 +227,7 @@ DraftBatch::Grown DraftBatch::draw_below(const Places& places, const Tensor& log
   Grown grown{std::vector<int>(all, -1), std::vector<Token>(all, -1)};
   if (count == 0) return grown;
   Drawing drawing{.q = distributions(logits, rows, adjusted)};
-  for (std::size_t k = 0; k < count; ++k)
-    sprout(places.requests[k], places.parents[k], int(k), siblings, drawing);
+  for (std::size_t k = 0; k < count; ++k) sprout(places.requests[k], places.parents[k], int(k), siblings, drawing);
   if (drawing.draws.empty()) return grown;
   books().backend.draw(drawing.q, drawing.draws, {});
   const std::vector<Token> tokens = read(drawing.nodes);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include <nanobind/stl/shared_ptr.h>
+
 #include "experiments/python/arrays.h"
 #include "experiments/python/bench_drafter.h"
 #include "experiments/python/calls.h"
@@ -8,8 +10,6 @@
 #include "experiments/python/making.h"
 #include "framework/components/host.h"
 #include "kernels/error.h"
-
-#include <nanobind/stl/shared_ptr.h>
 
 namespace foretoken::python {
 
@@ -116,14 +116,16 @@ Needs needs_of(const json& stated, const std::string& who) {
   const std::vector<Drawn> known{Drawn::certain, Drawn::chain, Drawn::independent, Drawn::without_replacement,
                                  Drawn::marginals};
   for (const json& name : stated.value("proposes", json::array({"certain"}))) {
-    const auto drawn = std::ranges::find(known, name.get<std::string>(), [](Drawn d) { return std::string(name_of(d)); });
+    const auto drawn =
+        std::ranges::find(known, name.get<std::string>(), [](Drawn d) { return std::string(name_of(d)); });
     if (drawn == known.end())
       throw Error(who + " proposes nodes drawn '" + name.get<std::string>() +
                   "', which is none of certain, chain, independent, without_replacement and marginals");
     needs.proposes.push_back(*drawn);
   }
   needs.hidden = stated.value("hidden", std::vector<Tap>());
-  needs.waits = !needs.hidden.empty() || std::ranges::any_of(needs.proposes, [](Drawn d) { return d != Drawn::certain; });
+  needs.waits =
+      !needs.hidden.empty() || std::ranges::any_of(needs.proposes, [](Drawn d) { return d != Drawn::certain; });
   return needs;
 }
 

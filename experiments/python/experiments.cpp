@@ -21,11 +21,15 @@ SweepResult run_sweep(const SweepCall& call, const Registries& registries) {
   Workbench bench(registries);
   bench.load_plugins(document, beside);
   const std::vector<Run> runs = expand(document, call.set, bench.registries(), call.file.string());
-  const SweepOptions options{call.results,         beside,          "foretoken.Sweep", call.quiet,
-                             call.share_baselines, call.keep_going, sweep_name(call.file, call.set)};
+  const SweepOptions options{call.results,
+                             beside,
+                             "foretoken.Sweep",
+                             call.quiet,
+                             call.share_baselines,
+                             call.keep_going,
+                             sweep_name(call.file, call.set)};
   forget_interrupts();
-  const SweepOutcome outcome =
-      call.rehearse ? rehearse_sweep(runs, bench, options) : run_sweep(runs, bench, options);
+  const SweepOutcome outcome = call.rehearse ? rehearse_sweep(runs, bench, options) : run_sweep(runs, bench, options);
   const bool came = outcome.interrupted || interrupted();
   forget_interrupts();
   return {int(runs.size()), outcome.failed, outcome.refused, came};

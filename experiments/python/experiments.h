@@ -12,8 +12,8 @@
 namespace foretoken {
 
 struct SweepCall {
-  std::string document;         // JSON text
-  std::filesystem::path file;   // its own, or what it is called; paths in it may lie beside it
+  std::string document;          // JSON text
+  std::filesystem::path file;    // its own, or what it is called; paths in it may lie beside it
   std::vector<std::string> set;  // POINTER=VALUE
   std::filesystem::path results;
   bool quiet = false, keep_going = false, share_baselines = false, rehearse = false;

@@ -1,11 +1,11 @@
 // What makers of components from Python share. This module must not know drafters or policies.
 #pragma once
-#include <nanobind/nanobind.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <nanobind/nanobind.h>
 
 #include "experiments/python/components.h"
 

@@ -5,8 +5,8 @@
 namespace foretoken::python {
 
 // A run or a sweep as it is given to the C++ side: without the names that stand for components from Python among its
-// plugins, since those are registered already. Where it names plugins, the framework's symbols in this module become visible to
-// them.
+// plugins, since those are registered already. Where it names plugins, the framework's symbols in this module become
+// visible to them.
 nlohmann::ordered_json prepared(nlohmann::ordered_json document);
 
 }  // namespace foretoken::python

@@ -1,10 +1,10 @@
+#include <nanobind/stl/shared_ptr.h>
+
 #include "experiments/python/arrays.h"
 #include "experiments/python/calls.h"
 #include "experiments/python/components.h"
 #include "experiments/python/making.h"
 #include "kernels/error.h"
-
-#include <nanobind/stl/shared_ptr.h>
 
 namespace foretoken::python {
 

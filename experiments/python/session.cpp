@@ -44,8 +44,8 @@ Session::Session(const json& document, const Registries& registries, const std::
   tokenizer_ = bench_.tokenizer(target_of(run_), beside_);
   engine_ = bench_.engine(run_, Side::speculative, beside_);
   target_ = engine_->target().info();
-  loop_ = std::make_shared<EngineLoop>(*engine_,
-                                       EngineLoopOptions{.after_step = [this](const StepReport& r) { note(r); }});
+  loop_ =
+      std::make_shared<EngineLoop>(*engine_, EngineLoopOptions{.after_step = [this](const StepReport& r) { note(r); }});
 }
 
 std::shared_ptr<const Session::Form> Session::form(const json& changes) const {

@@ -35,8 +35,8 @@ class OutputStream {
   OutputStream(TokenStream stream, std::shared_ptr<const Tokenizer> tokenizer, int prompt_tokens)
       : stream_(std::move(stream)), text_(std::move(tokenizer)), prompt_tokens_(prompt_tokens) {}
 
-  bool ready(double seconds) { return stream_.ready(seconds); }                     // TokenStream::ready
-  void listen(std::function<void()> heard) { stream_.listen(std::move(heard)); }    // TokenStream::listen
+  bool ready(double seconds) { return stream_.ready(seconds); }                   // TokenStream::ready
+  void listen(std::function<void()> heard) { stream_.listen(std::move(heard)); }  // TokenStream::listen
   void cancel() { stream_.cancel(); }
   std::optional<OutputRound> next();  // none once it has ended; the last one has the rest of the text
   const Sequence& ended() { return stream_.ended(); }
@@ -54,7 +54,8 @@ class OutputStream {
 
 class Session {
  public:
-  // `document`: a run, as `foretoken run` reads it; its workload's prompts are not read. Paths may also lie `beside` it.
+  // `document`: a run, as `foretoken run` reads it; its workload's prompts are not read. Paths may also lie `beside`
+  // it.
   Session(const nlohmann::json& document, const Registries& registries, const std::filesystem::path& beside);
 
   // How requests are made: the run of the engine, with changes of its sampling and workload.

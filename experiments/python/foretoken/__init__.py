@@ -11,14 +11,15 @@ experiments/python/README.md of the repository explains it all.
 from . import _core
 from ._check import CheckReport, check
 from ._components import drafter, option, policy, register_drafter, register_policy
-from ._core import Error
+from ._core import DraftBatch, Error, OutcomeBatch, PolicyBatch, StepBatch
 from ._engine import Engine, Output, Stream
 from ._sweep import Sweep, SweepOutcome, results
 
 __version__ = _core.version
 
-__all__ = ["CheckReport", "Engine", "Error", "Output", "Stream", "Sweep", "SweepOutcome", "check", "components",
-           "drafter", "option", "policy", "register_drafter", "register_policy", "results"]
+__all__ = ["CheckReport", "DraftBatch", "Engine", "Error", "OutcomeBatch", "Output", "PolicyBatch", "StepBatch", "Stream",
+           "Sweep", "SweepOutcome", "check", "components", "drafter", "option", "policy", "register_drafter",
+           "register_policy", "results"]
 
 
 def components() -> dict:

@@ -21,10 +21,10 @@ class CheckReport:
         return self.holds
 
     def laws(self) -> dict:
-        """The rulings by law: holds, broken, not shown, does not apply."""
+        """The verdicts by law: holds, broken, not shown, does not apply."""
         found = {}
         for law in self.report["laws"]:
-            found[law["law"]] = sorted({finding["ruling"] for finding in law["findings"]})
+            found[law["law"]] = sorted({finding["verdict"] for finding in law["findings"]})
         return found
 
 
@@ -61,7 +61,7 @@ def check(component=None, *, drafter=None, policy=None, verifier=None, options=N
     chosen = {"drafter": _named(drafter, "drafter"), "policy": _named(policy, "policy"),
               "verifier": _named(verifier, "verifier")}
     if options:
-        named = [config for config in chosen.values() if config]
+        named = [chosen[kind]] if component is not None else [config for config in chosen.values() if config]
         if len(named) != 1:
             raise _core.Error("options= are for one component; write them beside the name of each")
         named[0].update(options)

@@ -27,7 +27,14 @@ def read(document):
         return json.loads(as_json(document, "the document")), ""
     if not isinstance(document, (str, Path)):
         raise _core.Error(f"a document is a dict or the path of a JSON file, not a {type(document).__name__}")
-    return json.loads(_core.read_document(str(document))), str(Path(document).parent)
+    path = located(document)
+    return json.loads(_core.read_document(str(path))), str(path.parent)
+
+
+def located(path):
+    """As given, or below the checkout that the package was built from, as paths in documents are looked for."""
+    below = Path(_core.source_directory) / path
+    return below if not Path(path).exists() and below.exists() else Path(path)
 
 
 def component(given, what):

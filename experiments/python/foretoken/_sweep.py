@@ -25,8 +25,8 @@ class Sweep:
     """A run, or {"base": run, "axes": {...}}: a dict, or the path of a file."""
 
     def __init__(self, document):
-        self.document, beside = _documents.read(document)
-        self._file = str(document) if beside or isinstance(document, (str, Path)) else "sweep.json"
+        self.document, _ = _documents.read(document)
+        self._file = "sweep.json" if isinstance(document, dict) else str(_documents.located(document))
 
     def run(self, out=None, *, set=None, quiet=False, keep_going=False, share_baselines=False) -> SweepOutcome:
         """Measures the runs that the results lack, as `foretoken run` does, in this process: components that were
@@ -55,8 +55,8 @@ class Sweep:
 
 
 def results(*paths, where=(), raw=False):
-    """Results as a pandas table: one row for each run, with a column for each figure of `foretoken show --format csv`
-    and each axis.
+    """Results as a pandas table: one row for each run, with a column for each figure of `foretoken show --format csv`,
+    each axis, and each option of drafter, policy and verifier ("policy.length").
 
     `paths`: files of results, also compressed; of one run the newest line counts. `where`: "/POINTER=VALUE", only such
     runs. raw=True: the object that `foretoken show --json` prints, which has everything, and needs no pandas.
@@ -74,5 +74,7 @@ def results(*paths, where=(), raw=False):
     rows = []
     for cell in found["cells"]:
         axes = {pointer.strip("/").replace("/", "."): value for pointer, value in cell["axes"].items()}
-        rows.append({**cell["names"], **axes, **cell.get("values", {}), "key": cell["key"]})
+        options = {f"{part}.{name}": value for part in ("drafter", "policy", "verifier")
+                   for name, value in cell["run"][part].items()}
+        rows.append({**cell["names"], **options, **axes, **cell.get("values", {}), "key": cell["key"]})
     return pandas.DataFrame(rows)

@@ -12,7 +12,10 @@ from conftest import DRAFT, TARGET
 PROMPTS = ["Once upon a time", "The sun was"]
 
 
-@foretoken.drafter("py_repeat", options={"most": foretoken.option(8, "tokens", least=1, most=64)}, examples=[{"most": 2}])
+MOST = foretoken.option(8, "tokens", least=1, most=64)
+
+
+@foretoken.drafter("py_repeat", options={"most": MOST}, examples=[{"most": 2}])
 class Repeat:
     """the last token again"""
 
@@ -72,7 +75,8 @@ def plain():
 
 @pytest.mark.parametrize("drafter, how", [
     ("py_repeat", {}), ({"name": "py_repeat", "most": 2}, {"engine": {"batch": 1}}), ("py_draws", {}),
-    ("py_tree", {"verifier": "without_replacement", "policy": {"name": "fixed", "length": 3, "nodes": 9}, "length": None}),
+    ("py_tree", {"verifier": "without_replacement", "length": None,
+                 "policy": {"name": "fixed", "length": 3, "nodes": 9}}),
     ("py_draws", {"policy": "py_double", "length": None}),
     ({"name": "first_hit", "drafters": [{"name": "ngram"}, {"name": "py_repeat"}]}, {}),
 ])

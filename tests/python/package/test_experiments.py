@@ -84,7 +84,7 @@ except KeyboardInterrupt:
     (lambda: foretoken.Sweep(RUN).run("x.jsonl", set={"/engine/bach": 1}), "did you mean '/engine/batch'"),
     (lambda: foretoken.results(), "needs a file"),
     (lambda: foretoken.results("nowhere.jsonl"), "does not exist"),
-    (lambda: foretoken.results(ROOT / "tests/notebooks/results.jsonl", where="/engine/bach=1"), "bach"),
+    (lambda: foretoken.results(ROOT / "experiments/results/cpu/lengths.jsonl.xz", where="/engine/bach=1"), "bach"),
 ])
 def test_bad_input_is_one_sentence(call, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

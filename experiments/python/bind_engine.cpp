@@ -125,7 +125,8 @@ void bind_engine(nb::module_& m) {
       .def("decode", [](const HeldSession& s, nb::handle tokens) { return s->decode(tokens_of(tokens, "the tokens")); })
       .def("notices", [](const HeldSession& s) { return s->notices(); })
       .def(
-          "close", [](const HeldSession& s) { s->close(); }, nb::call_guard<nb::gil_scoped_release>())
+          "close", [](const HeldSession& s, double seconds) { return s->close(seconds); }, "seconds"_a,
+          nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("run", [](const HeldSession& s) { return s->run().dump(); })
       .def_prop_ro("promise", [](const HeldSession& s) { return s->promise(); })
       .def_prop_ro("learns", [](const HeldSession& s) { return s->learns(); })

@@ -1,5 +1,6 @@
 #include "experiments/python/session.h"
 
+#include <chrono>
 #include <utility>
 
 #include "experiments/session/run_document.h"
@@ -91,10 +92,10 @@ std::vector<std::string> Session::notices() const {
   return notices_;
 }
 
-void Session::close() {
-  std::shared_ptr<EngineLoop> loop;
+bool Session::close(double seconds) {
   const std::lock_guard lock(closing_);
-  loop.swap(loop_);
+  if (loop_) closed_ = std::async(std::launch::async, [loop = std::move(loop_)]() mutable { loop.reset(); });
+  return !closed_.valid() || closed_.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready;
 }
 
 }  // namespace foretoken

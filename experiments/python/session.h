@@ -2,6 +2,7 @@
 // it. This module must not know which language.
 #pragma once
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -83,8 +84,9 @@ class Session {
   std::string decode(std::span<const Token> tokens) const { return tokenizer_->decode(tokens); }
   // What the engine has to say of its drafter (Engine::doubt, Engine::notice), when a request last ended.
   std::vector<std::string> notices() const;
-  // Cancels what has not ended. Nothing may be submitted any more.
-  void close();
+  // Cancels what has not ended; nothing may be submitted any more. Waits at most so many seconds for the end of the
+  // step, which a component that does not return holds up; whether it has ended. May be called again.
+  bool close(double seconds);
 
  private:
   void note(const StepReport& report);
@@ -99,6 +101,7 @@ class Session {
   std::vector<std::string> notices_;
   std::mutex closing_;
   std::shared_ptr<EngineLoop> loop_;
+  std::future<void> closed_;  // by a thread that ends the loop
 };
 
 }  // namespace foretoken

@@ -4,11 +4,15 @@ import asyncio
 import atexit
 import itertools
 import json
+import os
+import sys
+import time
 import weakref
 from dataclasses import dataclass, field
 
 from . import _core, _documents
 
+_PATIENCE = 10  # seconds that close() waits for the end of a step
 _POLL = 0.1  # seconds without the interpreter's lock, after which Ctrl-C is looked for
 _open = weakref.WeakSet()  # engines that are not closed
 
@@ -16,8 +20,13 @@ _open = weakref.WeakSet()  # engines that are not closed
 @atexit.register
 def _close_all():
     """A thread of an engine that still ran would wait for an interpreter that has gone."""
-    for engine in list(_open):
-        engine.close()
+    try:
+        for engine in list(_open):
+            engine.close()
+    except _core.Error as error:
+        print(f"foretoken: {error}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(1)  # the interpreter cannot end while that thread is in it
 
 
 @dataclass
@@ -261,9 +270,14 @@ class Engine:
         return outputs[0] if one else list(outputs)
 
     def close(self):
-        """Cancels what has not ended, and frees the thread. The engine takes no prompts any more."""
+        """Cancels what has not ended, and frees the thread. The engine takes no prompts any more. An Error where a
+        component in Python does not return, so that the thread cannot end."""
+        begun = time.monotonic()
+        while not self._session.close(_POLL):
+            if time.monotonic() - begun > _PATIENCE:
+                raise _core.Error(f"an engine's thread has not ended within {_PATIENCE} s, since a component in Python "
+                                  "does not return from a call; see what it waits for")
         _open.discard(self)
-        self._session.close()
 
     def __enter__(self):
         return self

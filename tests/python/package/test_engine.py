@@ -157,6 +157,30 @@ except KeyboardInterrupt:
     assert (done.stdout, done.returncode) == ("heard\n", 0)
 
 
+def test_a_drafter_that_never_returns_holds_up_nobody_else():
+    code = f"""
+import foretoken, threading
+from foretoken import _engine
+_engine._PATIENCE = 1
+class Waits:
+    def draft(self, batch):
+        threading.Event().wait()
+foretoken.register_drafter("waits", Waits)
+engine = foretoken.Engine(target={DRAFT!r}, drafter="waits")
+stream = engine.stream("a")
+with foretoken.Engine(target={DRAFT!r}) as other:
+    print(len(other.generate("a", max_new_tokens=3).tokens))
+try:
+    engine.close()
+except foretoken.Error as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True)
+    assert done.stdout.startswith("3\nan engine's thread has not ended within 1 s, since a component in Python")
+    assert done.returncode == 1 and done.stderr.startswith("foretoken: an engine's thread has not ended")
+
+
 @pytest.mark.parametrize("arguments, sentence", [
     ({"run": {"target": {"model": TARGET}, "enginge": {}}}, "unknown key '/enginge' .did you mean '/engine'"),
     ({"run": {"base": {}, "axes": {}}, "target": TARGET}, "is a sweep of several"),

@@ -1,6 +1,7 @@
 #include "experiments/session/engine_loop.h"
 
 #include <atomic>
+#include <chrono>
 #include <initializer_list>
 #include <utility>
 
@@ -14,6 +15,7 @@ struct TokenStream::State {
   std::deque<SequenceReport> unread;
   std::optional<Sequence> ended;
   std::atomic<bool> cancelled = false;
+  std::function<void()> heard;
   // Of the loop's thread:
   SequenceId id = 0;
   std::string failure = {};  // of the step that it was in; empty: none
@@ -21,14 +23,19 @@ struct TokenStream::State {
   void push(const SequenceReport& report) {
     const std::lock_guard lock(mutex);
     unread.push_back(report);
-    changed.notify_all();
+    tell();
   }
   void end(Sequence sequence) {
     if (!failure.empty()) sequence.fail(failure);
     const std::lock_guard lock(mutex);
     ended = std::move(sequence);
-    changed.notify_all();
+    tell();
   }
+  void tell() {
+    changed.notify_all();
+    if (heard) heard();
+  }
+  bool ready() const { return !unread.empty() || ended.has_value(); }
   void fail(const std::string& why) {
     failure = why;
     end({});
@@ -43,11 +50,22 @@ TokenStream& TokenStream::operator=(TokenStream&& other) noexcept {
 
 std::optional<SequenceReport> TokenStream::next() {
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return !state_->unread.empty() || state_->ended; });
+  state_->changed.wait(lock, [&] { return state_->ready(); });
   if (state_->unread.empty()) return {};
   SequenceReport report = std::move(state_->unread.front());
   state_->unread.pop_front();
   return report;
+}
+
+bool TokenStream::ready(double seconds) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return state_->ready(); });
+}
+
+void TokenStream::listen(std::function<void()> heard) {
+  const std::lock_guard lock(state_->mutex);
+  state_->heard.swap(heard);
+  if (state_->heard && state_->ready()) state_->heard();
 }
 
 const Sequence& TokenStream::ended() {

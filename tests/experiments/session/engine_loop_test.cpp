@@ -85,6 +85,25 @@ TEST_F(EngineLoops, serve_others_while_a_stream_is_not_read) {
   EXPECT_EQ(output_of(unread).size(), 12u) << "what nobody read is still there";
 }
 
+TEST_F(EngineLoops, tell_who_listens_when_there_is_something_to_read) {
+  std::atomic<int> heard = 0;
+  EngineLoop loop(*served);
+  TokenStream stream = loop.submit(numbered(0));
+  stream.listen([&] { ++heard; });
+  while (!stream.ready(10)) {
+  }
+  EXPECT_EQ(output_of(stream).size(), 12u);
+  EXPECT_TRUE(stream.ready()) << "an end can be read again and again";
+  EXPECT_GT(heard, 1);
+  const int before = heard;
+  stream.listen([&] { heard += 100; });
+  EXPECT_EQ(heard, before + 100) << "what listens later hears of what is there";
+  stream.listen({});
+  TokenStream unheard = loop.submit(numbered(1));
+  EXPECT_EQ(output_of(unheard).size(), 12u);
+  EXPECT_EQ(heard, before + 100);
+}
+
 TEST_F(EngineLoops, end_what_is_cancelled_alone) {
   options.batch = 2;
   served = engine();

@@ -15,7 +15,7 @@ from conftest import TARGET
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[3]
-PAGE = (ROOT / "experiments" / "python" / "README.md").read_text()
+PAGES = "".join((ROOT / page).read_text() for page in ("README.md", "experiments/python/README.md"))
 RUN = {"target": {"model": TARGET}, "engine": {"batch": 2, "device": "cpu"},
        "workload": {"prompts": "experiments/prompts.jsonl", "limit": 2, "max_new_tokens": 6},
        "measure": {"busy": "accept", "seconds": 0.1}}
@@ -105,10 +105,10 @@ def test_committed_results_are_tables():
 
 
 def examples():
-    return re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```python\n(.*?)^```$", PAGES, re.DOTALL | re.MULTILINE)
 
 
-def test_the_examples_of_the_page_run(tmp_path, monkeypatch, capsys):
+def test_the_examples_of_the_pages_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "run.json").write_text(json.dumps({"target": {"model": TARGET}}))

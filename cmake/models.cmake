@@ -1,6 +1,6 @@
 # Unpacks the weights of the demo models, which git holds packed: weights.tar.xz of each model becomes its
 # model.safetensors. Included by the build; without one: cmake -P cmake/models.cmake
-file(GLOB_RECURSE packed CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/../experiments/models/weights.tar.xz")
+file(GLOB_RECURSE packed "${CMAKE_CURRENT_LIST_DIR}/../experiments/models/weights.tar.xz")
 foreach(archive IN LISTS packed)
   cmake_path(GET archive PARENT_PATH model)
   if(NOT CMAKE_SCRIPT_MODE_FILE)

@@ -1,5 +1,7 @@
 #include "framework/model/forward_memory.h"
 
+#include <algorithm>
+
 namespace foretoken {
 
 Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::int64_t width, std::int64_t most) {
@@ -12,12 +14,18 @@ Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::in
 
 std::shared_ptr<ForwardMemory> ForwardMemories::lend(Backend& backend) {
   std::unique_ptr<ForwardMemory> memory;
+  int number = 0;
   {
     const std::lock_guard lock(idle_->mutex);
     std::erase_if(idle_->memories, [&](const auto& m) { return m->backend != backend.serial(); });
-    if (!idle_->memories.empty()) memory = std::move(idle_->memories.back()), idle_->memories.pop_back();
+    auto& all = idle_->memories;
+    const auto first = std::min_element(all.begin(), all.end(), [](auto& a, auto& b) { return a->number < b->number; });
+    if (first == all.end())
+      number = idle_->made++;
+    else
+      memory = std::move(*first), all.erase(first);
   }
-  if (!memory) memory = std::make_unique<ForwardMemory>(backend);
+  if (!memory) memory = std::make_unique<ForwardMemory>(backend, number);
   return {memory.release(), [idle = idle_](ForwardMemory* m) {
             const std::lock_guard lock(idle->mutex);
             idle->memories.emplace_back(m);

@@ -16,8 +16,9 @@ namespace foretoken {
 constexpr int kMostRecordedRows = 512;
 
 struct ForwardMemory {
-  explicit ForwardMemory(Backend& b) : backend(b.serial()), staging(b) {}
+  ForwardMemory(Backend& b, int memory_number) : backend(b.serial()), number(memory_number), staging(b) {}
   std::uint64_t backend;  // whose it is
+  int number;             // in the order in which a model's users asked first
   Staging staging;
   std::vector<Tensor> logits, features;  // f32, of outputs; one without another owner is free
 };
@@ -29,13 +30,15 @@ Tensor free_output(Backend& backend, std::vector<Tensor>& all, int rows, std::in
 // Safe from several threads. Lent memory may outlive this object.
 class ForwardMemories {
  public:
-  // The memory that was returned last, if it belongs to this backend, else new memory.
+  // Of the memory that was returned and belongs to this backend the one with the least number, else new memory. Users
+  // that ask in the same order thus get what they had, in whatever order they return it.
   std::shared_ptr<ForwardMemory> lend(Backend& backend);
 
  private:
   struct Idle {
     std::mutex mutex;
     std::vector<std::unique_ptr<ForwardMemory>> memories;  // of one backend
+    int made = 0;
   };
   std::shared_ptr<Idle> idle_ = std::make_shared<Idle>();
 };

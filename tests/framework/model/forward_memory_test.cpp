@@ -14,10 +14,13 @@ TEST(ForwardMemories, returned_memory_is_lent_again) {
   auto first = memories.lend(backend), second = memories.lend(backend);
   const ForwardMemory *a = first.get(), *b = second.get();
   EXPECT_NE(a, b);
-  second.reset(), first.reset();  // in the order of destroyed members: the last first
-  first = memories.lend(backend), second = memories.lend(backend);
-  EXPECT_EQ(first.get(), a);
-  EXPECT_EQ(second.get(), b);
+  for (const bool last_first : {true, false}) {  // as members are destroyed, and as the elements of a vector are
+    (last_first ? second : first).reset();
+    first.reset(), second.reset();
+    first = memories.lend(backend), second = memories.lend(backend);
+    EXPECT_EQ(first.get(), a);
+    EXPECT_EQ(second.get(), b);
+  }
 }
 
 TEST(ForwardMemories, another_backend_gets_new_memory) {

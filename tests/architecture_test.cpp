@@ -36,7 +36,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 // tested without what is built on it.
 const std::map<std::string, std::vector<std::string>> kLayers = {
     {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
-    {"experiments", {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "program"}},
+    {"experiments", {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "program"}},
 };
 
 // Other people's libraries, and the folders that may know them.

@@ -10,6 +10,7 @@ import gzip
 import json
 import lzma
 import os
+import shutil
 import subprocess
 import zlib
 from pathlib import Path
@@ -25,13 +26,15 @@ def default_path():
 
 
 def program():
-    """The built program: FORETOKEN_PROGRAM, else the newest one under build/."""
+    """The built program: FORETOKEN_PROGRAM, else the newest one under build/, else an installed one on the path."""
     if os.environ.get("FORETOKEN_PROGRAM"):
         return Path(os.environ["FORETOKEN_PROGRAM"])
     built = [p for p in ROOT.glob("build/*/foretoken") if p.is_file() and os.access(p, os.X_OK)]
+    if not built and (installed := shutil.which("foretoken")):
+        return Path(installed)
     if not built:
         raise FileNotFoundError(
-            "there is no program under build/: run ./foretoken build, name one in FORETOKEN_PROGRAM, "
+            "there is no program under build/: run ./foretoken build, or pip install ., name one in FORETOKEN_PROGRAM, "
             "or read a file made by ./foretoken show RESULTS --json > figures.json"
         )
     return max(built, key=lambda p: p.stat().st_mtime)

@@ -36,7 +36,9 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 // tested without what is built on it.
 const std::map<std::string, std::vector<std::string>> kLayers = {
     {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
-    {"experiments", {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "program"}},
+    {"experiments",
+     {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "program",
+      "python"}},
 };
 
 // Other people's libraries, and the folders that may know them.
@@ -50,6 +52,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = 
     {std::regex("^(lzma|zlib).*"), {"experiments/report/", "tests/experiments/"}},
     {std::regex("^boost/.*"), {"experiments/", "tests/"}},
     {std::regex("^(CLI|spdlog)/.*"), {"experiments/", "tests/experiments/"}},
+    {std::regex("^(nanobind/.*|Python\\.h)"), {"experiments/python/"}},
     {std::regex("^gtest/.*"), {"tests/"}},
     {std::regex("^foretoken/.*"), {"drafters/", "verifiers/", "tests/plugins/"}},  // what plugins include
 };

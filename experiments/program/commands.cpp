@@ -123,6 +123,16 @@ std::vector<Run> SweepChoice::runs(Workbench& bench) const {
   return expand(read, set, bench.registries(), file.string());
 }
 
+void put_stand_ins(const nlohmann::ordered_json& document, const std::string& file, std::vector<std::string>& set) {
+  std::vector<std::string> all = stand_ins(document, file);
+  if (all.empty())
+    throw Error(
+        file +
+        " has no \"stand_ins\", which --stand-ins would apply; leave the option out, or change models with --set");
+  all.insert(all.end(), set.begin(), set.end());
+  set = std::move(all);
+}
+
 std::set<std::string> keys_of(const std::vector<Run>& runs) {
   std::set<std::string> keys;
   for (const Run& run : runs) keys.insert(run.key);

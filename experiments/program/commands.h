@@ -90,6 +90,8 @@ struct SweepChoice {
   std::vector<Run> runs(Workbench& bench) const;
 };
 std::set<std::string> keys_of(const std::vector<Run>& runs);
+// Puts the document's stand-ins before these settings. A document without any is an Error.
+void put_stand_ins(const nlohmann::ordered_json& document, const std::string& file, std::vector<std::string>& set);
 void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning);
 
 // The JSON object in an option's value.

@@ -9,6 +9,7 @@
 #include "experiments/program/commands.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/page.h"
+#include "experiments/report/published.h"
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
@@ -99,11 +100,42 @@ int write_page(PageFiles& g) {
 }
 
 struct CompareFlags : Shown<CompareOptions> {
-  std::vector<std::string> where;
+  std::vector<std::string> where, set, plugins;
+  bool published = false;
 };
+
+// The document with its runs, and what its names stand for: as they are, its stand-ins, and after --set.
+PublishedDocument published_document(const CompareFlags& g) {
+  const std::filesystem::path file = g.options.name_b;
+  const auto document = read_document(file);
+  std::optional<Published> published = published_of(document, file.string());
+  if (!published)
+    throw Error(file.string() + " has no \"published\" figures; those in experiments/configs/published/ have them");
+  Workbench bench(g.plugins);
+  bench.load_plugins(document, file.parent_path());
+  PublishedDocument found{.name = file.string(), .published = std::move(*published), .runs = {}, .names = {}};
+  for (Run& run : expand(document, {}, bench.registries(), file.string()))
+    found.runs.push_back(std::move(run.document));
+  std::vector<std::string> settings = stand_ins(document, file.string());
+  found.names = {named_values(document, {}, file.string()), named_values(document, settings, file.string()),
+                 named_values(document, g.set, file.string())};
+  settings.insert(settings.end(), g.set.begin(), g.set.end());
+  found.names.push_back(named_values(document, settings, file.string()));
+  return found;
+}
+
+int compare_with_paper(const CompareFlags& g) {
+  const PublishedDocument document = published_document(g);
+  std::vector<Result> results = load_results(g.options.name_a);
+  select(g.where, {&results});
+  print(compare_published(results, document,
+                          {.format = g.options.format, .results = g.options.name_a, .width = g.options.width}));
+  return report_damages({g.options.name_a}, results) ? 1 : 0;
+}
 
 int compare_results(CompareFlags& g) {
   const CompareOptions& o = g.whole();
+  if (g.published) return compare_with_paper(g);
   std::vector<Result> a = load_results(o.name_a), b = load_results(o.name_b);
   select(g.where, {&a, &b});
   print(compare(a, b, o));
@@ -205,13 +237,23 @@ void add_report(Commands& all) {
 }
 
 void add_compare(Commands& all) {
-  const auto [c, g] = all.add_subcommand("compare", "compare two files of results, run by run", compare_results);
+  const auto [c, g] = all.add_subcommand(
+      "compare", "compare two files of results, run by run, or one with the figures of a paper", compare_results);
   c.add_option("a", g.options.name_a, "a file of results")->required();
-  c.add_option("b", g.options.name_b, "another")->required();
-  add_list_option(c, "--ignore", g.options.ignore,
-                  "JSON pointers into the run whose values may differ, as /engine/device");
+  c.add_option("b", g.options.name_b, "another; with --published a document of a sweep that has a paper's figures")
+      ->required();
+  CLI::Option* const ignore = add_list_option(c, "--ignore", g.options.ignore,
+                                              "JSON pointers into the run whose values may differ, as /engine/device");
+  CLI::Option* const published =
+      c.add_flag("--published", g.published,
+                 "put the results beside the figures of a paper, each by the paper's definition, and say what differs");
+  published->excludes(ignore);
+  add_repeatable(c, "--set", g.set,
+                 "with --published: /names/NAME=VALUE, as `run` was given it; stand-ins are known already")
+      ->needs(published);
+  add_plugins(c, g.plugins);
   add_where(c, g.where);
-  add_look(c, g.look);
+  add_look(c, g.look, true);
 }
 
 void add_tree_shape(Commands& all) {

@@ -23,7 +23,8 @@ namespace {
 struct RunFlags {
   std::string file, results, shard;
   std::vector<std::string> set, plugins, tables, gpus;
-  bool quiet = false, share = false, on_gpu = false, keep_going = false, rehearse = false, dry = false;
+  bool quiet = false, share = false, on_gpu = false, keep_going = false, rehearse = false, dry = false,
+       stand_ins = false;
   Look look;
 };
 
@@ -78,6 +79,7 @@ int run(RunFlags& g) {
   expect_tables(tables);  // before anything is measured
   const std::filesystem::path file = g.file, results = results_of(g);
   const auto document = read_document(file);
+  if (g.stand_ins) put_stand_ins(document, g.file, g.set);
   Workbench bench(g.plugins);
   bench.load_plugins(document, file.parent_path());
   std::vector<Run> runs = expand(document, g.set, bench.registries(), file.string());
@@ -104,6 +106,8 @@ void add_run(Commands& all) {
   c.add_option("--results", g.results,
                "file of results; runs that it has are not measured again (default: results/NAME.jsonl)");
   add_repeatable(c, "--set", g.set, "/POINTER=VALUE, a change of the run; may be given again");
+  c.add_flag("--stand-ins", g.stand_ins,
+             "apply the document's \"stand_ins\" before --set: it runs without the models that it names");
   add_plugins(c, g.plugins);
   c.add_flag("--quiet", g.quiet, "no progress");
   c.add_flag("--share-baselines", g.share,

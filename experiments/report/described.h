@@ -116,7 +116,7 @@ class Reader {
     describe(names, value);
     for (const auto& [name, unused] : in_.items())
       if (std::ranges::find(names.all, name) == names.all.end())
-        throw Error("'" + Place{&at_, name}.text() + "' is not a field that a line has" + suggestion(name, names.all));
+        throw Error("'" + Place{&at_, name}.text() + "' is an unknown field" + suggestion(name, names.all));
   }
 
  private:

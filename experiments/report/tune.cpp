@@ -55,7 +55,7 @@ std::vector<Summary> candidates_of(const std::vector<Result>& results) {
   return found;
 }
 
-struct Choice {
+struct TunedChoice {
   int batch = 1, length = 0;
   Interval speedup = Interval::of(1);  // of the chosen length
   int fastest = 0;
@@ -63,9 +63,9 @@ struct Choice {
   std::size_t candidates = 0;
 };
 
-Choice choice_of(const View& view, const Best& best) {
+TunedChoice tuned_choice(const View& view, const Best& best) {
   const Summary& fastest = view.cells[best.cell];
-  Choice c{.batch = batch_of(fastest), .fastest = length_of(fastest), .most = best.speedup};
+  TunedChoice c{.batch = batch_of(fastest), .fastest = length_of(fastest), .most = best.speedup};
   c.candidates = best.candidates;
   const Summary* chosen = &fastest;
   if (best.speedup.bounded())
@@ -79,20 +79,20 @@ Choice choice_of(const View& view, const Best& best) {
   return c;
 }
 
-std::vector<Choice> choices_of(const View& view) {
+std::vector<TunedChoice> tuned_choices(const View& view) {
   std::vector<std::size_t> by_batch;
   for (const std::size_t axis : view.axes.all())
     if (view.axes.columns()[axis].pointer == "/engine/batch") by_batch.push_back(axis);
-  std::vector<Choice> choices;
-  for (const Best& best : best_of(view, by_batch)) choices.push_back(choice_of(view, best));
-  std::ranges::sort(choices, {}, &Choice::batch);
+  std::vector<TunedChoice> choices;
+  for (const Best& best : best_of(view, by_batch)) choices.push_back(tuned_choice(view, best));
+  std::ranges::sort(choices, {}, &TunedChoice::batch);
   return choices;
 }
 
-json document_of(const View& view, const std::vector<Choice>& choices) {
+json tuned_document(const View& view, const std::vector<TunedChoice>& choices) {
   const Result& first = view.cells.front().result;
   json lengths = json::array(), figures = json::array();
-  for (const Choice& c : choices) {
+  for (const TunedChoice& c : choices) {
     lengths.push_back({c.batch, c.length});
     figures.push_back({{"batch", c.batch},
                        {"length", c.length},
@@ -114,7 +114,7 @@ json document_of(const View& view, const std::vector<Choice>& choices) {
   return document;
 }
 
-Table tuned_table(const std::vector<Choice>& choices) {
+Table tuned_table(const std::vector<TunedChoice>& choices) {
   using Kind = Column::Kind;
   Table table;
   table.title = "Draft length by batch";
@@ -127,7 +127,7 @@ Table tuned_table(const std::vector<Choice>& choices) {
       {"fastest", "fastest", "the fastest length of these results"},
       {"its speedup [95 %]", "fastest_speedup", "", Kind::interval},
       {"of", "candidates", "lengths that were measured"}};
-  for (const Choice& c : choices) {
+  for (const TunedChoice& c : choices) {
     Row& row = table.rows.emplace_back();
     row.cells = {Cell::of(double(c.batch), 0),   Cell::of(double(c.length), 0), Cell::of(c.speedup, 2),
                  Cell::of(double(c.fastest), 0), Cell::of(c.most, 2),           Cell::of(double(c.candidates), 0)};
@@ -141,8 +141,8 @@ Tuned tune(const std::vector<Result>& results, const TuneOptions& options) {
   Tuned tuned;
   tuned.text = of_lines([&] {
     const View view = View::of(candidates_of(results));
-    const std::vector<Choice> choices = choices_of(view);
-    tuned.document = document_of(view, choices);
+    const std::vector<TunedChoice> choices = tuned_choices(view);
+    tuned.document = tuned_document(view, choices);
     const Table table = tuned_table(choices);
     if (options.format == "json") return tuned.document.dump(1) + "\n";
     if (options.format == "csv") return table.csv();

@@ -1,6 +1,7 @@
 #include "experiments/session/engine_loop.h"
 
 #include <atomic>
+#include <chrono>
 #include <initializer_list>
 #include <utility>
 
@@ -14,6 +15,7 @@ struct TokenStream::State {
   std::deque<SequenceReport> unread;
   std::optional<Sequence> ended;
   std::atomic<bool> cancelled = false;
+  std::function<void()> heard;
   // Of the loop's thread:
   SequenceId id = 0;
   std::string failure = {};  // of the step that it was in; empty: none
@@ -21,14 +23,19 @@ struct TokenStream::State {
   void push(const SequenceReport& report) {
     const std::lock_guard lock(mutex);
     unread.push_back(report);
-    changed.notify_all();
+    tell();
   }
   void end(Sequence sequence) {
     if (!failure.empty()) sequence.fail(failure);
     const std::lock_guard lock(mutex);
     ended = std::move(sequence);
-    changed.notify_all();
+    tell();
   }
+  void tell() {
+    changed.notify_all();
+    if (heard) heard();
+  }
+  bool ready() const { return !unread.empty() || ended.has_value(); }
   void fail(const std::string& why) {
     failure = why;
     end({});
@@ -43,11 +50,22 @@ TokenStream& TokenStream::operator=(TokenStream&& other) noexcept {
 
 std::optional<SequenceReport> TokenStream::next() {
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return !state_->unread.empty() || state_->ended; });
+  state_->changed.wait(lock, [&] { return state_->ready(); });
   if (state_->unread.empty()) return {};
   SequenceReport report = std::move(state_->unread.front());
   state_->unread.pop_front();
   return report;
+}
+
+bool TokenStream::ready(double seconds) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return state_->ready(); });
+}
+
+void TokenStream::listen(std::function<void()> heard) {
+  const std::lock_guard lock(state_->mutex);
+  state_->heard.swap(heard);
+  if (state_->heard && state_->ready()) state_->heard();
 }
 
 const Sequence& TokenStream::ended() {
@@ -146,10 +164,11 @@ void EngineLoop::run() {
   changed_.notify_all();
 }
 
-// Until there are submissions to take, or the engine is not idle, or nothing will come any more.
+// Until there are submissions to take (some may be left of before a step that failed), or the engine is not idle, or
+// nothing will come any more.
 void EngineLoop::wait_for_work() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return draining_ || !submitted_.empty() || !engine_.idle(); });
+  changed_.wait(lock, [&] { return draining_ || !taking_.empty() || !submitted_.empty() || !engine_.idle(); });
   waiting_ += submitted_.size();
   for (Submission& s : submitted_) taking_.push_back(std::move(s));
   submitted_.clear();
@@ -174,7 +193,7 @@ void EngineLoop::step() {
   streams_.each([&](SequenceId id, const Stream& stream) {
     if (stream->cancelled) engine_.cancel(id);
   });
-  if (engine_.idle()) return;
+  if (engine_.idle()) return count(0, 0);  // it refused what was taken
   if (options_.before_step) options_.before_step();
   StepReport report;
   try {
@@ -196,9 +215,13 @@ void EngineLoop::step() {
 void EngineLoop::deliver(const StepReport& report) {
   streams_.each_round(report, [](const Stream& stream, const SequenceReport& r) { stream->push(r); });
   streams_.each_end(report, [](const Stream& stream, const Sequence& q) { stream->end(q); });
+  count(std::size_t(report.waiting), std::size_t(report.running));
+}
+
+void EngineLoop::count(std::size_t waiting, std::size_t running) {
   const std::lock_guard lock(mutex_);
-  waiting_ = std::size_t(report.waiting);
-  running_ = std::size_t(report.running);
+  waiting_ = waiting;
+  running_ = running;
   changed_.notify_all();
 }
 
@@ -209,7 +232,7 @@ void EngineLoop::give_up(const std::string& why) {
   for (const auto* submissions : {&taking_, &submitted_})
     for (const Submission& s : *submissions)
       if (!s.stream->ended) s.stream->fail(broken_);
-  streams_.clear();
+  streams_.let_go();
   taking_.clear();
   submitted_.clear();
   waiting_ = running_ = 0;

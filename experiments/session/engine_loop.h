@@ -26,6 +26,12 @@ class TokenStream {
   // The report of the request's next round that has tokens, or that ended it; waits for it. None once it has ended and
   // everything was read. A stream that nobody reads holds its own output, and holds up no other.
   std::optional<SequenceReport> next();
+  // Whether next() and, where next() gives none, ended() return at once; waits at most so many seconds for that. For a
+  // caller that must see to other things meanwhile.
+  bool ready(double seconds = 0);
+  // `heard` is called whenever ready() has become true, on the loop's thread; on this one at once where it is. It must
+  // not throw, nor call this stream. Replaces the one before; empty: none.
+  void listen(std::function<void()> heard);
   // The request's sequence, whole, with Finish and the reason where it failed; waits for its end. Of a request that
   // never reached the engine it has no tokens.
   const Sequence& ended();
@@ -91,6 +97,7 @@ class EngineLoop {
   void take(Submission& submission);
   void step();
   void deliver(const StepReport& report);
+  void count(std::size_t waiting, std::size_t running);
   void give_up(const std::string& why);
 
   Engine& engine_;

@@ -29,16 +29,24 @@ template <class Owner> class EngineRequests {
     for (auto& [id, owner] : owners_) f(id, owner);
   }
 
-  // Of a step's report: f(owner, SequenceReport) for each request that has tokens, or an end.
+  // Of a step's report: f(owner, SequenceReport) for each request that has tokens, or an end. Here and below requests
+  // that another had submitted and let go of have no owner, and are passed over.
   template <class F> void each_round(const StepReport& report, const F& f) {
-    for (const SequenceReport& r : report.sequences)
-      if (!r.emitted.empty() || r.finish != Finish::running) f(of(r.id), r);
+    for (const SequenceReport& r : report.sequences) {
+      if (r.emitted.empty() && r.finish == Finish::running) continue;
+      if (const auto owner = owners_.find(r.id); owner != owners_.end()) f(owner->second, r);
+    }
   }
   // Then f(owner, Sequence) for each request that has ended, which has no owner any more.
   template <class F> void each_end(const StepReport& report, const F& f) {
-    for (const Sequence& q : report.finished) f(std::move(owners_.extract(q.id).mapped()), q);
+    for (const Sequence& q : report.finished)
+      if (auto owner = owners_.extract(q.id)) f(std::move(owner.mapped()), q);
   }
-  void clear() { owners_.clear(); }
+  // Cancels them all; the engine's next step lets go of them.
+  void let_go() {
+    for (const auto& [id, owner] : owners_) engine_.cancel(id);
+    owners_.clear();
+  }
 
  private:
   Engine& engine_;

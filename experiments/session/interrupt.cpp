@@ -30,6 +30,8 @@ void take_full_files_as_errors() { std::signal(SIGXFSZ, SIG_IGN); }
 
 bool interrupted() { return came != 0; }
 
+void forget_interrupts() { came = 0; }
+
 void check_interrupt() {
   if (interrupted()) throw Interrupted();
 }

@@ -14,6 +14,7 @@ class Interrupted : public std::runtime_error {
 void watch_interrupts();           // from now on; the caller must call interrupted() or check_interrupt()
 bool interrupted();                // whether Ctrl-C (or SIGTERM) came since
 void check_interrupt();            // throws Interrupted if so
+void forget_interrupts();          // as if none had come: for a process that goes on after what was interrupted
 void take_full_files_as_errors();  // a write beyond the limit of a file's size fails with an error instead of ending
                                    // the program
 

@@ -5,8 +5,11 @@
 #include <numeric>
 #include <set>
 
+#include "experiments/report/published.h"
 #include "experiments/session/run_document.h"
+#include "experiments/session/sweep_names.h"
 #include "framework/text/json_file.h"
+#include "framework/text/known_names.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
 
@@ -222,12 +225,28 @@ bool next(std::vector<std::size_t>& chosen, const std::vector<std::size_t>& size
 }
 
 void refuse_unknown(const nlohmann::ordered_json& sweep, const std::string& where) {
+  static const std::vector<std::string> kKnown = {"base", "axes", "names", "stand_ins", "published"};
   for (const auto& [key, value] : sweep.items()) {
-    if (key == "base" || key == "axes") continue;
-    const std::string near = nearest(key, {"base", "axes"});
+    if (std::ranges::find(kKnown, key) != kKnown.end()) continue;
+    const std::string near = nearest(key, kKnown);
     throw Error(where + ": unknown key '/" + key + "' of a sweep" +
-                (near.empty() ? "" : " (did you mean '/" + near + "'?)") + "; known there: base, axes");
+                (near.empty() ? "" : " (did you mean '/" + near + "'?)") +
+                "; known there: " + foretoken::listed(kKnown));
   }
+}
+
+bool sets_a_name(const std::string& setting) { return setting.starts_with("/names/"); }
+
+// The base and the values of all axes with what names stand for. One that is used nowhere is an Error, since changing
+// it would have no effect.
+void put_names(const json& names, json& base, std::vector<Axis>& axes, const std::string& where) {
+  std::set<std::string> used;
+  base = with_names(base, names, where, &used);
+  for (Axis& axis : axes) axis.values = with_names(axis.values, names, where, &used);
+  for (const auto& [name, unused] : names.items())
+    if (!used.contains(name))
+      throw Error(where + ": its name '" + name + "' is used nowhere; write \"@" + name +
+                  "\" where it belongs, or leave it out of \"names\"");
 }
 
 // Each would set the other's trace aside.
@@ -267,6 +286,40 @@ void put_setting(json& document, const std::string& setting, const std::string& 
   put(document, at, parsed, where);
 }
 
+json named_values(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
+                  const std::string& where) {
+  json names = document.contains("names") ? json(document["names"]) : json::object();
+  if (!names.is_object())
+    throw Error(where + ": 'names' must be an object of names with a value each, not " + shown(names));
+  for (const std::string& setting : settings) {
+    if (!sets_a_name(setting)) continue;
+    std::vector<std::string> known;
+    for (const auto& [name, unused] : names.items()) known.push_back(name);
+    const json::json_pointer at = pointer(pointer_of(setting), where);
+    const std::string name = at.parent_pointer().to_string() == "/names" ? at.back() : "";
+    if (!names.contains(name))
+      throw Error(where + ": --set " + pointer_of(setting) + " sets none of its names" + suggestion(name, known) +
+                  (known.empty() ? ", since it has none" : ": they are " + listed(known)));
+    json all{{"names", names}};
+    put_setting(all, setting, where);
+    names = std::move(all["names"]);
+  }
+  return names;
+}
+
+std::vector<std::string> stand_ins(const nlohmann::ordered_json& document, const std::string& where) {
+  if (!document.is_object() || !document.contains("stand_ins")) return {};
+  std::vector<std::string> found;
+  const nlohmann::ordered_json& all = document["stand_ins"];
+  for (const auto& setting : all.is_array() ? all : nlohmann::ordered_json::array({all})) {
+    if (!all.is_array() || !setting.is_string() || setting.get_ref<const std::string&>().find('=') == std::string::npos)
+      throw Error(where + ": 'stand_ins' must be a list of POINTER=VALUE, as --set takes them, not " +
+                  shown(json(setting)));
+    found.push_back(setting);
+  }
+  return found;
+}
+
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
                         const Registries& registries, const std::string& where, std::size_t most_runs) {
   if (!document.is_object())
@@ -274,8 +327,11 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
   const bool sweep = document.contains("base");
   if (sweep) refuse_unknown(document, where);
   json base = sweep ? json(document["base"]) : json(document);
-  const std::vector<Axis> axes = sweep ? axes_of(document, where) : std::vector<Axis>{};
+  std::vector<Axis> axes = sweep ? axes_of(document, where) : std::vector<Axis>{};
+  const json names = sweep ? named_values(document, settings, where) : json::object();
+  if (sweep) published_of(document, where), stand_ins(document, where);
   for (const std::string& setting : settings) {
+    if (sweep && sets_a_name(setting)) continue;
     const std::string at = pointer_of(setting);
     for (const Axis& axis : axes)
       if (axis.pointer == at || inside(at, axis.pointer))
@@ -283,6 +339,7 @@ std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vecto
                     " would have no effect; take it out of \"axes\" before setting it");
     put_setting(base, setting, where);
   }
+  put_names(names, base, axes, where);
   const std::vector<std::size_t> sizes = sizes_of(axes);
   expect_few(sizes, most_runs, where);
   std::vector<Run> runs;

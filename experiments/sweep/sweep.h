@@ -1,6 +1,8 @@
 // A sweep is a base run and axes over any of its fields: {"base": run, "axes": {JSON pointer: [values]}}. Axes that are
 // walked together stand in one object of a list: "axes": [{"/policy/length": [1, 4], "/engine/batch": [64, 1]}, {...}].
-// A document without "base" is a single run.
+// "names" has values by names, which base and axes write as "@NAME"; "stand_ins" are settings with which the document
+// runs where its models are not there; "published" are figures of a paper (report/published.h). A document without
+// "base" is a single run.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -25,6 +27,12 @@ struct Run {
 // without effect, more than `most_runs` combinations, two runs with one trace file, or a bad document is an Error.
 std::vector<Run> expand(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
                         const Registries& registries, const std::string& where, std::size_t most_runs = 20'000);
+
+// What the names of a document stand for, after the settings that change them ("/names/NAME=VALUE").
+nlohmann::json named_values(const nlohmann::ordered_json& document, const std::vector<std::string>& settings,
+                            const std::string& where);
+// The settings in the document with which it runs without its models; empty where it has none.
+std::vector<std::string> stand_ins(const nlohmann::ordered_json& document, const std::string& where);
 
 // Where a run with the key "trace" writes it: the given name, with the run's key for every "{key}" in it.
 std::string trace_file(const Run& run);

@@ -77,7 +77,7 @@ Checkpoint Checkpoint::open(const fs::path& directory) {
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "tf_model.h5"})
     if (has_file(directory / other))
       throw Error(c.where_ + " holds " + other + " but no " + kSingle +
-                  "; convert it with Transformers (save_pretrained)");
+                  "; convert it with experiments/models/convert_checkpoint.py");
   throw Error(c.where_ + " holds neither " + kSingle + " nor " + kIndex + "; download the checkpoint");
 }
 

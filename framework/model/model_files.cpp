@@ -1,11 +1,13 @@
 #include "framework/model/model_files.h"
 
+#include <algorithm>
 #include <set>
 
 #include "framework/model/checkpoint.h"
 #include "framework/model/gguf/gguf_model.h"
 #include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
+#include "kernels/error.h"
 
 namespace foretoken {
 namespace {
@@ -44,7 +46,15 @@ std::shared_ptr<const ModelFiles> ModelFiles::open(const fs::path& path) {
 }
 
 void expect_model(const fs::path& path) {
-  if (!is_one_file(path)) expect_model_directory(path);
+  if (is_one_file(path)) return;
+  try {
+    expect_model_directory(path);
+  } catch (const Error& e) {
+    const std::string name = path.string();  // OWNER/NAME, as the hub has them?
+    if (!path.is_relative() || std::ranges::count(name, '/') != 1 || name.starts_with('.')) throw;
+    throw Error(std::string(e.what()) +
+                "; where that is a name on the Hugging Face hub, download the model to this path");
+  }
 }
 
 // A named pipe is nothing that is read, and whoever needs it says so.

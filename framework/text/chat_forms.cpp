@@ -54,6 +54,18 @@ constexpr const char* kZephyr = R"({% for m in messages %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %})";
 
+// Vicuna 1.1 to 1.5 as FastChat writes it. The system text stands there unless another, or an empty one, is given.
+constexpr const char* kVicuna = R"({% set system = 'A chat between a curious user and an artificial intelligence ' ~
+  "assistant. The assistant gives helpful, detailed, and polite answers to the user's questions." %}
+{%- if messages[0].role == 'system' %}
+{%- set system = messages[0].content | trim %}{% set messages = messages[1:] %}
+{%- endif %}
+{{- '<s>' ~ (system ~ ' ' if system else '') }}
+{%- for m in messages %}
+{%- if m.role == 'assistant' %}{{ ' ' ~ m.content | trim ~ '</s>' }}
+{%- else %}{{ 'USER: ' ~ m.content ~ ' ASSISTANT:' }}{% endif %}
+{%- endfor %})";
+
 }  // namespace
 
 const std::vector<ChatForm>& chat_forms() {
@@ -67,6 +79,7 @@ const std::vector<ChatForm>& chat_forms() {
       {"mistral", kMistral, {"<s>", "</s>"}},
       {"mistral-v3", kMistral3, {"<s>", "</s>", "[INST]", "[/INST]"}},
       {"zephyr", kZephyr, {"</s>"}},
+      {"vicuna", kVicuna, {"<s>", "</s>"}},
   };
   return kForms;
 }

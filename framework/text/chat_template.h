@@ -24,7 +24,7 @@ class Template;
 class ChatTemplate {
  public:
   // "chatml" (Qwen), "llama-3", "llama-3.1" (its header names a date), "llama-2", "mistral", "mistral-v3", "zephyr"
-  // (TinyLlama).
+  // (TinyLlama), "vicuna", which alone has a system text of its own.
   static const std::vector<std::string>& names();
   // An unknown name is an Error that lists the known ones.
   static ChatTemplate named(const std::string& name);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_steps.h"
+#include "experiments/report/published.h"
 #include "experiments/session/run_document.h"
 #include "experiments/sweep/sweep.h"
 #include "experiments/sweep/workload.h"
@@ -59,15 +60,51 @@ TEST(Configs, EveryOneIsUnderstood) {
         expect_fits(scenario.run, registries);
       }
     } else {
-      for (const foretoken::Run& run : expand(document, {}, registries, file))
+      // One with figures of a paper names models that are not here, and runs with its stand-ins.
+      EXPECT_FALSE(expand(document, {}, registries, file).empty());
+      for (const foretoken::Run& run : expand(document, stand_ins(document, file), registries, file))
         expect_runnable(run.document, registries);
     }
   }
-  for (const char* name : {"quickstart.json", "lengths.json", "verifiers.json", "copying.json", "inflated.json",
-                           "heads_inflated.json", "heads.json", "heads_choice.json", "formats.json",
-                           "formats_inflated.json", "load.json", "steps.json", "steps_formats.json",
-                           "steps_caches.json", "steps_contexts.json", "thinned.json", "steps_trees.json", "soak.json"})
+  for (const char* name :
+       {"quickstart.json",     "lengths.json",     "verifiers.json",     "copying.json",      "inflated.json",
+        "heads_inflated.json", "heads.json",       "heads_choice.json",  "formats.json",      "formats_inflated.json",
+        "load.json",           "steps.json",       "steps_formats.json", "steps_caches.json", "steps_contexts.json",
+        "thinned.json",        "steps_trees.json", "soak.json",          "spec_bench.json",   "leviathan.json"})
     EXPECT_TRUE(found.contains(name)) << name;
+}
+
+// Every figure belongs to one run of its document, and every run has a figure.
+TEST(Configs, PublishedFiguresHaveTheirRuns) {
+  Registries registries;
+  register_drafters(registries), register_verifiers(registries);
+  int documents = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("experiments/configs/published")) {
+    if (entry.path().extension() != ".json") continue;
+    const std::string file = entry.path().string();
+    SCOPED_TRACE(file);
+    const auto document = read_document(file);
+    PublishedDocument published{
+        .name = file, .published = published_of(document, file).value(), .runs = {}, .names = {}};
+    published.names = {named_values(document, {}, file)};
+    std::vector<Result> none;
+    for (const foretoken::Run& run : expand(document, {}, registries, file)) {
+      published.runs.push_back(run.document);
+      Result& result = none.emplace_back();
+      result.key = run.key, result.run = run.document, result.error = "not measured";
+    }
+    const json found = json::parse(compare_published(none, published, {.format = "json", .results = file}));
+    std::set<std::string> keys;
+    for (const json& table : found["tables"])
+      for (const json& row : table["rows"]) {
+        EXPECT_EQ(row["models"], document["published"]["settings"].contains("models") ? "others" : "the paper's");
+        EXPECT_TRUE(row["differs"].empty()) << row;
+        keys.insert(row["key"].get<std::string>());
+      }
+    EXPECT_EQ(keys.size(), published.runs.size()) << "a run without a figure";
+    ++documents;
+  }
+  EXPECT_EQ(documents, 10);
 }
 
 // The exact verifiers side by side on trees, by temperature, nodes and shape.

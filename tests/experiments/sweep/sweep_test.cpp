@@ -83,6 +83,43 @@ TEST_F(Sweeps, ASettingInsideAnAxisIsRefused) {
   EXPECT_EQ(runs(R"({"/drafter/longest": [2, 3]})", {"/drafter={\"name\": \"ngram\"}"}).size(), 2u);
 }
 
+// "@NAME" stands for a value wherever it is written, also within an axis, which a setting of the name changes.
+TEST_F(Sweeps, NamesStandForTheirValues) {
+  const ordered_json document = ordered_json::parse(R"({
+    "names": {"target": "hub/target", "draft": {"directory": "d", "dtype": "bf16"}, "most": 8},
+    "base": {"target": {"model": "@target"}, "workload": {"prompts": "p", "max_new_tokens": "@most"}},
+    "axes": {"/drafter": [{"name": "none"}, {"name": "draft_model", "model": "@draft"}]},
+    "stand_ins": ["/names/target=t", "/engine/batch=2"]})");
+  const auto all = expand(document, {}, registries, "doc");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].document["target"]["model"], "hub/target");
+  EXPECT_EQ(all[1].document["drafter"]["model"], "d");
+  EXPECT_EQ(all[1].document["drafter"]["dtype"], "bf16");
+  EXPECT_EQ(all[1].document["workload"]["max_new_tokens"], 8);
+  EXPECT_EQ(expand(document, {"/names/draft=other"}, registries, "doc")[1].document["drafter"]["model"], "other");
+  const auto standing = expand(document, stand_ins(document, "doc"), registries, "doc");
+  EXPECT_EQ(standing[0].document["target"]["model"], "t");
+  EXPECT_EQ(standing[0].document["engine"]["batch"], 2);
+
+  const auto refused = [&](const char* key, const char* value, const std::vector<std::string>& settings = {}) {
+    ordered_json other = document;
+    other[key] = ordered_json::parse(value);
+    return sentence_of([&] { expand(other, settings, registries, "doc"); });
+  };
+  EXPECT_TRUE(says(refused("names", R"({"target": "t", "most": 8})"), "doc", "'@draft' is none", "most, target"));
+  EXPECT_TRUE(
+      says(refused("names", R"({"target": "t", "draft": "d", "most": 8, "more": 1})"), "'more' is used nowhere"));
+  EXPECT_TRUE(says(refused("names", "[1]"), "'names' must be an object"));
+  EXPECT_TRUE(says(refused("stand_ins", R"(["x"])"), "'stand_ins' must be a list of POINTER=VALUE"));
+  EXPECT_TRUE(says(refused("stand_ins", "{}"), "'stand_ins' must be a list"));
+  EXPECT_TRUE(says(refused("published", R"({"paper": 1})"), "doc", "'published/paper' is 1", "a string"));
+  EXPECT_TRUE(says(refused("publish", "{}"), "unknown key '/publish'", "did you mean '/published'"));
+  EXPECT_TRUE(
+      says(refused("base", R"({"target": {"model": "@target"}, "workload": {"prompts": "p", "limit": "@most"}})",
+                   {"/names/tarkget=x"}),
+           "sets none of its names", "did you mean 'target'"));
+}
+
 TEST_F(Sweeps, EqualRunsAreMeasuredOnce) { EXPECT_EQ(runs(R"({"/sampling/temperature": [0, 0.0, 1]})").size(), 2u); }
 
 TEST_F(Sweeps, ADocumentWithoutBaseIsOneRun) {

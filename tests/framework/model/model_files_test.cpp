@@ -19,6 +19,9 @@ TEST(ModelFiles, APathThatHoldsNoModelIsRefusedBeforeAnythingIsRead) {
       ".gguf file";
   EXPECT_EQ(sentence_of([&] { expect_model(none); }), refusal);
   EXPECT_EQ(sentence_of([&] { ModelFiles::open(none); }), refusal);
+  const auto hub = [] { expect_model("owner/model"); };
+  EXPECT_TRUE(says(sentence_of(hub), "owner/model does not exist", "a name on the Hugging Face hub", "download"));
+  EXPECT_EQ(sentence_of([] { expect_model("./none"); }).find("hub"), std::string::npos);
   EXPECT_TRUE(is_one_file(file));
   EXPECT_FALSE(is_one_file(folder.path()) || is_one_file(none));
   EXPECT_EQ(files_of_model(file), std::vector{file});

@@ -80,10 +80,19 @@ TEST(ChatTemplate, TheIdsOfTwoTurnsAreThoseOfTransformers) {
 TEST(ChatTemplate, AFormatChosenByNameHasNoDefaultSystemPrompt) {
   EXPECT_EQ(ChatTemplate::named("chatml").text("q"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(ChatTemplate::named("llama-2").text(" q ", "s"), "<s>[INST] <<SYS>>\ns\n<</SYS>>\n\nq [/INST]");
+  EXPECT_EQ(ChatTemplate::named("vicuna").text("q", "s"), "<s>s USER: q ASSISTANT:");
   EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("alpaca"); }), "unknown chat template 'alpaca'",
                    "known: chatml, llama-3"));
   EXPECT_TRUE(says(sentence_of([] { ChatTemplate::named("mistral").text("q", "s"); }),
                    "'mistral' has no place for a system prompt"));
+}
+
+// FastChat's conversation template vicuna_v1.1, whose system text is part of the form.
+TEST(ChatTemplate, VicunaHasASystemTextOfItsOwn) {
+  EXPECT_EQ(ChatTemplate::named("vicuna").text("q"),
+            "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
+            "detailed, and polite answers to the user's questions. USER: q ASSISTANT:");
+  EXPECT_EQ(ChatTemplate::named("vicuna").text("q", ""), "<s>USER: q ASSISTANT:");
 }
 
 // As the published templates write a conversation of three messages, from behind the answer on.
@@ -99,6 +108,7 @@ TEST(ChatTemplate, TheNextQuestionFollowsAnAnswer) {
   EXPECT_EQ(next("mistral"), "</s>[INST]  q\n [/INST]");
   EXPECT_EQ(next("mistral-v3"), "</s>[INST]  q\n[/INST]");
   EXPECT_EQ(next("zephyr"), "</s>\n<|user|>\n q\n</s>\n<|assistant|>\n");
+  EXPECT_EQ(next("vicuna"), "</s>USER:  q\n ASSISTANT:");
   const auto qwen = Tokenizer::load(kData / "qwen2");
   const auto tokens = ChatTemplate::named("chatml").encode_next(*qwen, Questions{"first", "q"});
   EXPECT_EQ(tokens, qwen->encode(ChatTemplate::named("chatml").next(Questions{"first", "q"}), /*special=*/false));

@@ -15,6 +15,7 @@ namespace foretoken {
 namespace {
 
 using nlohmann::json;
+using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr int kBlock = 4;                // steps of one draft before the next one's turn; the first of them catches up
@@ -74,12 +75,14 @@ class MeasuredEngine {
     engine_ = bench.engine(run, Side::speculative, beside, registries_);
   }
 
-  void measure(double seconds, const std::function<void(double)>& progress) {
-    const auto begin = std::chrono::steady_clock::now();
+  // For so many seconds, or longer until every draft had its turn, but not beyond the end.
+  void measure(double seconds, Clock::time_point end, const std::function<void(double)>& progress) {
+    const Clock::time_point begin = Clock::now();
     const auto over = [&] {
-      const double share = Seconds(std::chrono::steady_clock::now() - begin).count() / seconds;
+      const Clock::time_point now = Clock::now();
+      const double share = Seconds(now - begin).count() / seconds;
       progress(std::min(1.0, share));
-      return share > 1 && turns_ > 1;
+      return now >= end || (share > 1 && turns_ > 1);
     };
     while (!over()) wave(over);
   }
@@ -146,17 +149,21 @@ class MeasuredEngine {
         timed_[{turn_, r.rows}].push_back({context, r.phases.total, draft_seconds_of(r)});
       if (++in_block < kBlock) continue;
       in_block = 0;
-      turn_ = (turn_ + 1) % plan_.budgets.size();
-      if (turn_ == 0) ++turns_;  // of the first turn all is warm-up
+      next_turn();
       if (!r.finished.empty() || over()) {
         for (const auto& [id, length] : lengths) engine_->cancel(id);
         ending = true;
       }
     }
-    if (!decoding)
+    if (in_block > 0) next_turn();  // outputs that end within a block
+    if (!decoding && !ending)
       throw Error("no step had all " + std::to_string(batch_) +
                   " sequences decoding; give the engine more memory with '/engine/memory_mib', or "
                   "calibrate smaller batches");
+  }
+  void next_turn() {
+    turn_ = (turn_ + 1) % plan_.budgets.size();
+    if (turn_ == 0) ++turns_;  // of the first turn all is warm-up
   }
   void note_reading(const StepReport& r, double prompt_rows, double context, int depth) {
     if (turns_ == 0 || r.recorded > 0) return;
@@ -258,23 +265,30 @@ CalibrationPlan calibration_plan(const std::vector<Run>& runs, const Calibration
   return plan;
 }
 
-CostModel calibrate(const CalibrationPlan& plan, Workbench& bench, const std::filesystem::path& beside,
-                    const std::function<void(int engine, double share)>& progress) {
+Calibration calibrate(const CalibrationPlan& plan, Workbench& bench, const std::filesystem::path& beside,
+                      const std::function<void(int engine, double share)>& progress) {
   std::vector<CostedStep> steps;
   std::vector<ReadingStep> reading;
-  const double each = plan.seconds / double(plan.batches.size() * plan.contexts.size());
-  int number = 0;
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(plan.seconds));
+  const int planned = int(plan.batches.size() * plan.contexts.size());
+  int number = 0, measured = 0;
   for (const int batch : plan.batches)
     for (const int context : plan.contexts) {
+      if (Clock::now() >= end) break;
       MeasuredEngine engine(plan, batch, context, bench, beside);
-      engine.measure(each, [&](double share) { progress(number, share); });
+      const double left = std::max(0.0, Seconds(end - Clock::now()).count());
+      engine.measure(left / (planned - number), end, [&](double share) { progress(number, share); });
       const std::vector<CostedStep> points = engine.points();
       steps.insert(steps.end(), points.begin(), points.end());
       reading.insert(reading.end(), engine.reading().begin(), engine.reading().end());
       ++number;
+      measured += !points.empty();
     }
+  if (std::ranges::none_of(steps, [](const CostedStep& s) { return s.shape.depth == 0; }))
+    throw Error("no step without a draft could be measured in " + std::to_string(int(plan.seconds)) +
+                " s; give more --seconds, or smaller --batches and --contexts");
   const CostModel costs(steps, {}, "what was measured");
-  return {std::move(steps), prompt_costs_of(reading, costs), "what was measured"};
+  return {{std::move(steps), prompt_costs_of(reading, costs), "what was measured"}, measured, planned};
 }
 
 }  // namespace foretoken

@@ -19,7 +19,7 @@ struct CalibrationPlan {
   nlohmann::json run;                  // complete: target, drafter, verifier, sampling, engine and prompts
   std::vector<int> batches, contexts;  // sequences; tokens of a prompt when decoding begins. Rising
   std::vector<Budget> budgets;         // drafts; the first is none
-  double seconds = 60;                 // that measuring takes, about
+  double seconds = 60;                 // that measuring takes at most, in all
 };
 
 // What an option leaves to the runs of a document is empty.
@@ -34,12 +34,18 @@ struct CalibrationChoice {
 CalibrationPlan calibration_plan(const std::vector<Run>& runs, const CalibrationChoice& choice, Workbench& bench,
                                  const std::filesystem::path& beside);
 
+struct Calibration {
+  CostModel costs;
+  int engines = 0, planned = 0;  // a batch and a context each: measured within the time, and all
+};
+
 // Takes steps with the run's own prompts, cut or joined to the length of a context: decoding of whole batches, whose
 // drafts take turns every few steps, so that a machine that changes meanwhile changes for all alike. Of equal steps
-// the median counts. `progress` is called with the number of the engine (a batch and a context) and the share of its
-// time that is over. Ctrl-C throws Interrupted.
-CostModel calibrate(const CalibrationPlan& plan, Workbench& bench, const std::filesystem::path& beside,
-                    const std::function<void(int engine, double share)>& progress);
+// the median counts. Batches and contexts that the time does not reach are left out; an Error where it was too short
+// for any. `progress` is called with the number of the engine (a batch and a context) and the share of its time that is
+// over. Ctrl-C throws Interrupted.
+Calibration calibrate(const CalibrationPlan& plan, Workbench& bench, const std::filesystem::path& beside,
+                      const std::function<void(int engine, double share)>& progress);
 
 struct CalibrateOptions {
   std::string file, out;

@@ -68,9 +68,14 @@ int run_calibrate(const CalibrateOptions& options) {
   watch_interrupts();
   Progress progress("foretoken calibrate", int(plan.batches.size() * plan.contexts.size()), 0, options.quiet,
                     "engines");
-  const CostModel costs =
+  const Calibration calibration =
       calibrate(plan, bench, beside, [&](int engine, double share) { progress.show(engine, "", share); });
   progress.clear();
+  const CostModel& costs = calibration.costs;
+  if (calibration.engines < calibration.planned)
+    spdlog::warn(
+        "{} of {} pairs of a batch and a context were measured within --seconds; the others are predicted from them",
+        calibration.engines, calibration.planned);
   const json found = costs_document(costs, plan.run, bench.backend(plan.run.at("engine")));
   if (!options.out.empty()) write_costs(options.out, found);
   const Table table = costs_table(costs);

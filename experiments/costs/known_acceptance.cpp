@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/table.h"
 #include "experiments/session/measured_pair.h"
-#include "experiments/trace/replay.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 #include "kernels/philox.h"
@@ -21,7 +19,7 @@ using nlohmann::json;
 using Counts = KnownAcceptance::Counts;
 
 constexpr double kEnoughRounds = 30;  // of a level
-constexpr double kAlways = 0.9;       // of the levels that a policy asks for: a drafter that drafts so many always does
+constexpr double kAlways = 0.9;       // of the levels that there is room for: a drafter that drafts so many always does
 
 void grow(std::vector<double>& to, std::size_t size) { to.resize(std::max(to.size(), size)); }
 
@@ -45,7 +43,7 @@ json accepted_alike(const json& run) {
 struct Seen {
   std::map<int, Counts> prompts;        // by number; what no request says is of the prompt -1
   std::vector<double> rounds, drafted;  // of runs whose policy asks for the level
-  double levels = 0, asked = 0;         // drafted in all, and asked for
+  double levels = 0, asked = 0;         // drafted in all, and asked for where the output's end left room
 };
 
 // Rounds that reached a level: those that tested it. Of a drafter that finds nothing in some rounds those that accepted
@@ -64,13 +62,14 @@ double ended_of(const SideRecord& side) {
   return end == side.no_draft.end() ? 0 : double(end->second);
 }
 
-void add_levels(Seen& seen, const SideRecord& side, int length) {
+// `tokens`: the longest output, at whose end drafts have room for half of their levels.
+void add_levels(Seen& seen, const SideRecord& side, int length, double tokens) {
   const double rounds = std::max(0.0, double(side.rounds) - ended_of(side));
   add(seen.drafted, side.drafted_at);
   grow(seen.rounds, std::size_t(length));
   for (int i = 0; i < length; ++i) seen.rounds[std::size_t(i)] += rounds;
   for (const long n : side.drafted_at) seen.levels += double(n);
-  seen.asked += rounds * length;
+  seen.asked += rounds * length * (1 - std::min(length / tokens, 1.0) / 2);
 }
 
 void add_side(Seen& seen, const SideRecord& side, bool always) {
@@ -85,7 +84,9 @@ void add_side(Seen& seen, const SideRecord& side, bool always) {
 KnownAcceptance acceptance_in(const std::vector<const Result*>& results, const std::string& file) {
   Seen seen;
   for (const Result* r : results)
-    for (const Alternation& repeat : r->repeats) add_levels(seen, repeat.speculative, int(fixed_length(r->run)));
+    for (const Alternation& repeat : r->repeats)
+      add_levels(seen, repeat.speculative, int(fixed_length(r->run)),
+                 r->run.value("/workload/max_new_tokens"_json_pointer, 1e9));
   const bool always = seen.levels >= kAlways * seen.asked;
   for (const Result* r : results)
     for (const Alternation& repeat : r->repeats) add_side(seen, repeat.speculative, always);
@@ -99,54 +100,6 @@ KnownAcceptance acceptance_in(const std::vector<const Result*>& results, const s
                                                                       : 0);
   }
   return {std::move(prompts), std::move(drafted), file};
-}
-
-// Of a trace whose rounds are a run's own.
-KnownAcceptance acceptance_of_rounds(const Trace& trace, const std::string& file) {
-  std::map<int, Counts> prompts;
-  for (const TracedStep& step : trace.steps)
-    for (const TracedRound& round : step.rounds) {
-      std::vector<int> level{0};
-      int depth = 0;
-      for (const TracedNode& n : round.nodes) {
-        level.push_back(level[std::size_t(n.parent)] + 1);
-        depth = std::max(depth, level.back());
-      }
-      Counts& counts = prompts[trace.requests[std::size_t(round.request)].prompt];
-      grow(counts.reached, std::size_t(depth));
-      grow(counts.accepted, std::size_t(depth));
-      const int accepted = int(round.path.size());
-      for (int i = 0; i < depth && i <= accepted; ++i) {
-        ++counts.reached[std::size_t(i)];
-        counts.accepted[std::size_t(i)] += i < accepted;
-      }
-    }
-  std::vector<Counts> all;
-  for (const auto& [number, counts] : prompts) all.push_back(counts);
-  return {std::move(all), {1}, file};
-}
-
-// Of a dense one the replay of every length says how many tokens more a level gives.
-KnownAcceptance acceptance_of_replay(const Trace& trace, const Registries& registries, const std::string& verifier) {
-  const CostTable costs(trace);
-  const Replay replay(trace, costs, registries);
-  std::vector<double> rates;
-  double before = 1, reach = 1;
-  for (int length = 1; length <= replay.shape().depth; ++length) {
-    const double tau = replay.cut("length " + std::to_string(length), {.depth = length}, verifier).tau.value;
-    const double next = std::clamp(tau - before, 0.0, reach);
-    rates.push_back(reach > 0 ? next / reach : 0);
-    before = tau, reach = next;
-  }
-  return KnownAcceptance(std::move(rates));
-}
-
-bool is_trace(const std::string& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  const json first = json::parse(line, nullptr, false);
-  return first.is_object() && first.contains("trace");
 }
 
 std::optional<std::vector<double>> rates_in(const std::string& text) {
@@ -197,14 +150,7 @@ RoundRates KnownAcceptance::rates(std::uint32_t resample) const {
   return found;
 }
 
-AcceptanceSource AcceptanceSource::of_results(std::vector<Result> results, std::string file) {
-  AcceptanceSource source;
-  source.results_ = std::move(results);
-  source.file_ = std::move(file);
-  return source;
-}
-
-AcceptanceSource AcceptanceSource::read(const std::string& given, const Registries&) {
+AcceptanceSource AcceptanceSource::read(const std::string& given) {
   AcceptanceSource source;
   if (given.empty()) return source;
   if (!has_file(given)) {
@@ -212,32 +158,23 @@ AcceptanceSource AcceptanceSource::read(const std::string& given, const Registri
     if (!rates)
       throw Error("--acceptance '" + given +
                   "' is no file, and no number from 0 to 1; give one, one for each level, as "
-                  "0.8,0.7, or a file of results or a trace");
+                  "0.8,0.7, or a file of results");
     source.given_ = KnownAcceptance(*rates);
     return source;
   }
   source.file_ = given;
-  if (is_trace(given))
-    source.trace_ = std::make_shared<const Trace>(read_trace(given));
-  else
-    source.results_ = load_results(given);
+  source.results_ = load_results(given);
   return source;
 }
 
-std::optional<KnownAcceptance> AcceptanceSource::of(const json& run, const Registries& registries) const {
-  if (!known()) return std::nullopt;
+std::optional<KnownAcceptance> AcceptanceSource::of(const json& run) const {
   if (given_) return given_;
+  if (file_.empty()) return std::nullopt;
   const json wanted = accepted_alike(run);
   const auto other = [&](const json& has) {
     const json changes = json::diff(has, wanted);
     return changes.empty() ? std::string() : changes.front().at("path").get<std::string>();
   };
-  if (trace_) {
-    if (const std::string at = other(accepted_alike(trace_->run())); !at.empty())
-      throw Error("the trace " + file_ + " is of another run, which differs in " + at);
-    return trace_->dense() ? acceptance_of_replay(*trace_, registries, run.at("verifier").at("name"))
-                           : acceptance_of_rounds(*trace_, file_);
-  }
   std::vector<const Result*> alike;
   std::string at;
   for (const Result* result : latest(results_)) {

@@ -1,8 +1,8 @@
 // What is known of how many tokens of a draft are accepted, before a run is measured: a number, or what earlier results
-// or a trace of the same pair have. This module must not know what steps cost.
+// of the same pair have. This module must not know what steps cost.
 #pragma once
+#include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,8 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/result.h"
-#include "experiments/session/workbench.h"
-#include "experiments/trace/trace.h"
 
 namespace foretoken {
 
@@ -51,21 +49,17 @@ class KnownAcceptance {
 // What --acceptance names.
 class AcceptanceSource {
  public:
-  // A number from 0 to 1, or several for the levels, "0.8,0.7,0.6"; or a file of results, or a trace. Empty: nothing is
-  // known.
-  static AcceptanceSource read(const std::string& given, const Registries& registries);
-  // Of results in which runs of the same target, drafter, verifier, sampling and width of trees are counted together,
-  // whatever their batch and length.
-  static AcceptanceSource of_results(std::vector<Result> results, std::string file);
+  // A number from 0 to 1, or several for the levels, "0.8,0.7,0.6"; or a file of results, in which runs of the same
+  // target, drafter, verifier, sampling and width of trees are counted together, whatever their batch and length.
+  // Empty: nothing is known. Anything else is an Error.
+  static AcceptanceSource read(const std::string& given);
 
-  bool known() const { return given_ || trace_ || !file_.empty(); }
-  // An Error where the file has nothing of such a run.
-  std::optional<KnownAcceptance> of(const nlohmann::json& run, const Registries& registries) const;
+  // None where nothing is known; an Error where the file has nothing of such a run.
+  std::optional<KnownAcceptance> of(const nlohmann::json& run) const;
 
  private:
   std::optional<KnownAcceptance> given_;
   std::vector<Result> results_;
-  std::shared_ptr<const Trace> trace_;
   std::string file_;
 };
 

@@ -72,7 +72,7 @@ PredictedCell predict(const json& run, const json& axes, const CostsFile& costs,
     conformance::BareHost bare(backend, models, registries);
     const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
     const auto policy = registries.policies.make(registries.policies.with_paths(run.at("policy"), find), bare.host);
-    const std::optional<KnownAcceptance> known = acceptance.of(run, registries);
+    const std::optional<KnownAcceptance> known = acceptance.of(run);
     cell.prediction = predicted(costs.costs, requests_in(run, bench, beside), run.at("engine").at("batch").get<int>(),
                                 *policy, known ? &*known : nullptr);
   });
@@ -101,7 +101,7 @@ int run_predict(const PredictOptions& options) {
   const CostsFile costs = CostsFile::read(options.costs);
   const std::filesystem::path file = options.file, beside = options.compare ? "" : file.parent_path();
   Workbench bench(options.plugins);
-  const AcceptanceSource acceptance = AcceptanceSource::read(options.acceptance, bench.registries());
+  const AcceptanceSource acceptance = AcceptanceSource::read(options.acceptance);
   std::vector<PredictedCell> cells;
   if (options.compare) {
     std::vector<Result> results = load_results(file);

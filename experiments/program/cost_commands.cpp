@@ -40,7 +40,7 @@ void add_calibrate(Commands& all) {
   add_numbers(c, "--batches", g.choice.batches, 1, 4096, "sizes of the batch (default: up to the document's)");
   add_numbers(c, "--lengths", g.choice.lengths, 0, kMaxPath, "levels of drafts (default: up to the document's)");
   add_numbers(c, "--contexts", g.choice.contexts, 1, 1 << 20, "tokens of prompts (default: 64,512)");
-  add_shown(c, "--seconds", g.choice.seconds, "to measure for, besides loading")->check(number_within(1, 3600));
+  add_shown(c, "--seconds", g.choice.seconds, "to measure for at most, in all")->check(number_within(1, 120));
   c.add_flag("--quiet", g.quiet, "no progress");
   add_plugins(c, g.plugins);
   add_look(c, given.look);
@@ -55,8 +55,8 @@ void add_predict(Commands& all) {
   c.add_option("--costs", g.costs, "a file that foretoken calibrate wrote, or a published table in its form")
       ->required();
   c.add_option("--acceptance", g.acceptance,
-               "a number from 0 to 1, or one for each level, as 0.8,0.7; or results or a trace of the same target and "
-               "drafter (default: not known, and the acceptance that would break even is shown)");
+               "a number from 0 to 1, or one for each level, as 0.8,0.7; or results of the same target and drafter "
+               "(default: not known, and the acceptance that would break even is shown)");
   c.add_flag("--compare", g.compare, "beside what was measured: of the results in FILE");
   add_repeatable(c, "--set", g.set, "/POINTER=VALUE, a change of the run; may be given again");
   add_repeatable(c, "--where", g.where, "/POINTER=VALUE: only results with this value; may be given again");

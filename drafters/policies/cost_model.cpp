@@ -87,6 +87,10 @@ std::vector<double> CostModel::Forward::terms(double rows, double batch, double 
     const double from = knots[k], to = k + 2 < knots.size() ? knots[k + 1] : std::numeric_limits<double>::infinity();
     found.push_back(std::clamp(rows - from, 0.0, to - from));
   }
+  if (!single) return found;
+  const bool alone = rows <= batch;
+  for (const bool kind : {true, false})  // of either, since no term is negative
+    found.insert(found.end(), {double(alone == kind), alone == kind ? batch : 0});
   return found;
 }
 
@@ -116,6 +120,7 @@ void CostModel::fit_other() {
   std::vector<double> rows, seconds;
   for (const CostedStep& s : steps_) rows.push_back(s.shape.rows);
   other_.knots = knots_of(rows);
+  other_.single = true;
   std::vector<std::vector<double>> terms;
   for (const CostedStep& s : steps_) {
     std::vector<double> x = other_.terms(s.shape.rows, s.shape.batch, s.shape.context);

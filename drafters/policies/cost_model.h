@@ -34,8 +34,9 @@ struct CostError {
 // A forward's seconds are fitted as a constant and nonnegative multiples of its sequences, of the positions that its
 // attention reads, of these times the rows of each sequence, and of the parts of its rows between knots, at powers of
 // two or further apart: a line that rises from knot to knot, as steep as it was measured. The target's forward, with
-// all that surrounds it, is one such sum; drafting is a constant and, for each level, another one, over the nodes of a
-// level. Squares of relative deviations are least.
+// all that surrounds it, is one such sum, in which a forward with one row a sequence, which other kernels serve, may
+// take a constant and a multiple of its sequences more or less than others; drafting is a constant and, for each level,
+// another sum, over the nodes of a level. Squares of relative deviations are least.
 class CostModel {
  public:
   // An Error, which `where` begins, without steps, and where none is of plain decoding.
@@ -64,6 +65,7 @@ class CostModel {
  private:
   // A fitted forward; rows may be those of a level.
   struct Forward {
+    bool single = false;               // whether forwards with one row a sequence have terms of their own
     std::vector<double> knots;         // rows, rising; the first is 0
     std::vector<double> coefficients;  // of terms()
     std::vector<double> terms(double rows, double batch, double context) const;

@@ -112,24 +112,28 @@ class MeasuredEngine {
   const std::vector<ReadingStep>& reading() const { return reading_; }
 
  private:
-  // A batch of requests, from reading their prompts to the first that ends.
+  // A batch of requests, from reading their prompts until one is about to end.
   template <class Over> void wave(const Over& over) {
-    std::map<SequenceId, int> lengths;
+    std::map<SequenceId, int> lengths, left;  // tokens so far, and to come at most
     for (int i = 0; i < batch_; ++i) {
       Request request = jobs_[next_++ % jobs_.size()].request;
-      const int length = int(request.prompt.size());
-      lengths[engine_->submit(std::move(request))] = length;
+      const int length = int(request.prompt.size()), most = request.limits.max_new_tokens;
+      const SequenceId id = engine_->submit(std::move(request));
+      lengths[id] = length, left[id] = most;
     }
     int in_block = 0;
     bool decoding = false, after_prompt = false, ending = false;
     while (!engine_->idle()) {
       check_interrupt();
-      // While prompts are read the largest, since drafters read them, too.
-      *budget_ = decoding ? plan_.budgets[turn_] : plan_.budgets.back();
+      // While prompts are read the shortest draft, since drafters read them, too.
+      *budget_ = plan_.budgets[decoding ? turn_ : std::min<std::size_t>(1, plan_.budgets.size() - 1)];
       double context = 0;
       for (const auto& [id, length] : lengths) context += length;
       const StepReport r = without_failures(engine_->step());
-      for (const SequenceReport& s : r.sequences) lengths[s.id] += int(s.emitted.size());
+      for (const SequenceReport& s : r.sequences) {
+        lengths[s.id] += int(s.emitted.size());
+        left[s.id] -= int(s.emitted.size());
+      }
       if (ending) continue;
       double prompt_rows = 0;
       bool whole = int(r.sequences.size()) == batch_ && r.preempted == 0;
@@ -138,25 +142,22 @@ class MeasuredEngine {
       after_prompt = prompt_rows > 0;
       const bool began = !decoding && whole && prompt_rows == 0;
       decoding |= began;
-      if (began) continue;  // it had the largest draft, not the one whose turn it is
-      if (decoding && !whole) {
-        for (const auto& [id, length] : lengths) engine_->cancel(id);
-        ending = true;
-        continue;
+      if (decoding && whole && !began && prompt_rows == 0) {  // as it began the draft was not the one whose turn it is
+        if (in_block > 0 && r.recorded == 0 && turns_ > 0)
+          timed_[{turn_, r.rows}].push_back({context, r.phases.total, draft_seconds_of(r)});
+        if (++in_block == kBlock) {
+          in_block = 0;
+          next_turn();
+        }
       }
-      if (!decoding || prompt_rows > 0) continue;
-      if (in_block > 0 && r.recorded == 0 && turns_ > 0)
-        timed_[{turn_, r.rows}].push_back({context, r.phases.total, draft_seconds_of(r)});
-      if (++in_block < kBlock) continue;
-      in_block = 0;
-      next_turn();
-      if (!r.finished.empty() || over()) {
-        for (const auto& [id, length] : lengths) engine_->cancel(id);
-        ending = true;
-      }
+      // The end of an output leaves no room for the longest draft.
+      const bool room = std::ranges::all_of(left, [&](const auto& l) { return l.second > plan_.budgets.back().depth; });
+      if ((!decoding || whole) && room && !(in_block == 0 && over())) continue;
+      for (const auto& [id, length] : lengths) engine_->cancel(id);
+      ending = true;
     }
     if (in_block > 0) next_turn();  // outputs that end within a block
-    if (!decoding && !ending)
+    if (!decoding && !over())
       throw Error("no step had all " + std::to_string(batch_) +
                   " sequences decoding; give the engine more memory with '/engine/memory_mib', or "
                   "calibrate smaller batches");
@@ -240,7 +241,8 @@ std::vector<Budget> budgets_of(const std::vector<Run>& runs, const std::vector<i
 
 CalibrationPlan calibration_plan(const std::vector<Run>& runs, const CalibrationChoice& choice, Workbench& bench,
                                  const std::filesystem::path& beside) {
-  CalibrationPlan plan{.run = runs.front().document};
+  CalibrationPlan plan;
+  plan.run = runs.front().document;
   std::set<int> batches;
   int largest = 1;
   for (const Run& run : runs) {
@@ -257,10 +259,10 @@ CalibrationPlan calibration_plan(const std::vector<Run>& runs, const Calibration
   std::set<int> contexts{kShort, std::min(kLong, positions / 2)};
   if (!choice.contexts.empty()) contexts = {choice.contexts.begin(), choice.contexts.end()};
   plan.contexts = sorted(contexts);
-  if (plan.contexts.back() + kMostTokens / 4 > positions)
+  plan.budgets = budgets_of(runs, choice.lengths, bench);
+  if (plan.contexts.back() + kMostTokens / 4 + plan.budgets.back().depth > positions)
     throw Error("a context of " + std::to_string(plan.contexts.back()) + " tokens leaves no room to decode in the " +
                 std::to_string(positions) + " positions of the target; give a smaller one to --contexts");
-  plan.budgets = budgets_of(runs, choice.lengths, bench);
   plan.seconds = choice.seconds;
   return plan;
 }

@@ -108,8 +108,9 @@ double break_even_of(const CostModel& costs, std::span<const PredictedRequest> r
     output += double(r.new_tokens) / double(requests.size());
   }
   const int batch = std::min(slots, int(requests.size()));
-  std::vector<PastOnly> past(std::size_t(batch), {.length = int(prompt + output / 2), .batch = batch});
-  for (PastOnly& p : past) p.room = {kMaxNodes, kMaxPath};
+  const std::vector<PastOnly> past(
+      std::size_t(batch),
+      {.length = int(prompt + output / 2), .batch = batch, .room = {.nodes = kMaxNodes, .depth = kMaxPath}});
   const Budget b = policy.budgets(past).at(0).or_root();
   if (b.depth == 0) return kUnknown;
   StepShape plain{.batch = batch, .rows = double(batch), .context = batch * (prompt + output / 2)};

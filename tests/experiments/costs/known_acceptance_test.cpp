@@ -1,10 +1,13 @@
 // What is known of acceptance before a run: numbers, counts of prompts, results of the same pair; what is refused.
 #include "experiments/costs/known_acceptance.h"
 
+#include <cstdio>
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
 
+#include "experiments/report/results.h"
 #include "tests/experiments/report/made_results.h"
 #include "tests/support/sentence.h"
 
@@ -20,7 +23,11 @@ class ResultsFile : public testing::Test {
   // The lines as a file of results.
   std::string written(const std::vector<json>& lines) const {
     std::ofstream out(file_);
-    for (const json& line : lines) out << test::whole(line).dump() << "\n";
+    for (const json& line : lines) {
+      json whole = test::whole(line);
+      whole["key"] = key_of(whole["run"]);
+      out << whole.dump() << "\n";
+    }
     return file_;
   }
   void TearDown() override { std::remove(file_.c_str()); }

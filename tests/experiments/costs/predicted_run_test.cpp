@@ -62,9 +62,9 @@ TEST(SimulatedEngine, TakesTheStepsThatWereAddedUp) {
 
 TEST(SimulatedEngine, DraftsThatAreNotFoundHaveNoRows) {
   Chains two(2);
-  const PredictedSide half = served(costs_by_hand(), kOne, 1, &two, {{0}, {0.5, 0}}, 0);
-  // Of drafts of 2 half a row, four times in all.
-  EXPECT_NEAR(half.seconds - half.draft_seconds, (5 * 10 + 4 * 0.25 + 1) * 1e-3, 1e-6);
+  const PredictedSide first = served(costs_by_hand(), kOne, 1, &two, {{0}, {1, 0}}, 0);
+  // Four drafts with a row, of whatever length was asked for.
+  EXPECT_NEAR(first.seconds - first.draft_seconds, (4 * 10.5 + 10 + 1) * 1e-3, 1e-6);
 }
 
 TEST(SimulatedEngine, SlotsAreFilledWhenTheyAreFree) {
@@ -108,7 +108,8 @@ TEST(Predictions, SayWhichAcceptanceBreaksEven) {
   EXPECT_TRUE(std::isnan(predicted(costs_by_hand(30e-3), requests, 1, two, nullptr).break_even)) << "too dear";
   EXPECT_TRUE(predicted(costs, requests, 1, nine, nullptr).beyond);
   const KnownAcceptance known({p.break_even});
-  EXPECT_NEAR(predicted(costs, {{.prompt_tokens = 0, .new_tokens = 3000}}, 1, two, &known).speedup.value, 1, 0.02);
+  const std::vector<PredictedRequest> longer{{.prompt_tokens = 0, .new_tokens = 3000}};
+  EXPECT_NEAR(predicted(costs, longer, 1, two, &known).speedup.value, 1, 0.02);
 }
 
 TEST(Predictions, AreHeldAgainstWhatWasMeasured) {

@@ -25,7 +25,7 @@ json tuned_line(int batch, int length, double gain) {
 Tuned tuned(const std::vector<json>& lines, const std::string& format = "terminal") {
   return tune(made(lines), {format, 118});
 }
-std::string refusal(const std::vector<json>& lines) {
+std::string tuning_refusal(const std::vector<json>& lines) {
   return test::sentence_of([&] { (void)tuned(lines); });
 }
 
@@ -84,17 +84,17 @@ TEST(Tune, OtherPoliciesTreesFailedAndUnfinishedRunsAreNoCandidates) {
   none["run"]["policy"]["length"] = 0;
   none["key"] = "none";
   EXPECT_EQ(tuned({tree, sure, other, failed, none, tuned_line(1, 3, 1.2)}).document["lengths"], (json{{1, 3}}));
-  EXPECT_TRUE(says(refusal({tree, sure, other, failed, none}), "no finished run of the policy 'fixed'"));
+  EXPECT_TRUE(says(tuning_refusal({tree, sure, other, failed, none}), "no finished run of the policy 'fixed'"));
 }
 
 TEST(Tune, RunsThatDifferInMoreAndSeveralMachinesAreRefused) {
-  EXPECT_TRUE(says(refusal({tuned_line(1, 2, 1.5), test::swept_line("ngram", 2, 0, 4, 1.5)}),
+  EXPECT_TRUE(says(tuning_refusal({tuned_line(1, 2, 1.5), test::swept_line("ngram", 2, 0, 4, 1.5)}),
                    "the results mix runs that differ in /drafter/name; choose with --where"));
-  EXPECT_TRUE(says(refusal({tuned_line(1, 2, 1.5), test::swept_line("draft_model", 2, 1, 1, 1.5)}),
+  EXPECT_TRUE(says(tuning_refusal({tuned_line(1, 2, 1.5), test::swept_line("draft_model", 2, 1, 1, 1.5)}),
                    "differ in /sampling/temperature"));
   json there = tuned_line(1, 4, 1.5);
   there["machine"]["cpu"] = "another CPU";
-  EXPECT_TRUE(says(refusal({tuned_line(1, 2, 1.5), there}), "of several machines"));
+  EXPECT_TRUE(says(tuning_refusal({tuned_line(1, 2, 1.5), there}), "of several machines"));
 }
 
 TEST(Tune, EveryFormatHasTheChoice) {

@@ -192,7 +192,9 @@ CostModel CostModel::read(const json& document, const std::string& where) {
   PromptCosts prompt;
   if (fields.has("prompt_token")) {
     const Fields token = fields.object("prompt_token");
-    for (const auto& [key, seconds] : {std::pair{"seconds", &prompt.seconds}, {"draft_seconds", &prompt.draft_seconds}})
+    for (const auto& [key, seconds] : {std::pair{"seconds", &prompt.seconds},
+                                       {"position_seconds", &prompt.position_seconds},
+                                       {"draft_seconds", &prompt.draft_seconds}})
       if (token.has(key)) {
         const json& given = *token.find(key);
         if (!given.is_number() || !(given.get<double>() >= 0)) token.refuse(key, "must not be negative");
@@ -215,7 +217,10 @@ json CostModel::document() const {
   return {{"kind", kCostsKind},
           {"schema", kCostsSchema},
           {"steps", all},
-          {"prompt_token", {{"seconds", prompt_.seconds}, {"draft_seconds", prompt_.draft_seconds}}}};
+          {"prompt_token",
+           {{"seconds", prompt_.seconds},
+            {"position_seconds", prompt_.position_seconds},
+            {"draft_seconds", prompt_.draft_seconds}}}};
 }
 
 }  // namespace foretoken

@@ -21,9 +21,10 @@ struct CostedStep {
   int steps = 1;                          // that were measured
 };
 
-// What a token of a prompt that is read adds to a step, in seconds: the target's, and the drafter's own reading.
+// What a token of a prompt that is read adds to a step, in seconds: the target's, more for each position before it, and
+// the drafter's own reading.
 struct PromptCosts {
-  double seconds = 0, draft_seconds = 0;
+  double seconds = 0, position_seconds = 0, draft_seconds = 0;
 };
 
 // |predicted / measured - 1| of whole steps that the fit had not seen, each left out in turn.
@@ -42,9 +43,9 @@ class CostModel {
   // An Error, which `where` begins, without steps, and where none is of plain decoding.
   CostModel(std::vector<CostedStep> steps, PromptCosts prompt, const std::string& where = "the costs");
   // Of {"kind": "step costs", "schema": 1, "steps": [{"batch", "rows", "depth", "context", "seconds", "draft_seconds",
-  // "steps"}], "prompt_token": {"seconds", "draft_seconds"}}: context (0) are positions of all sequences; draft_seconds
-  // are needed where depth is above 0; steps (1) and prompt_token (0) may be left out. Other members are not read.
-  // Anything else is an Error, which names its place.
+  // "steps"}], "prompt_token": {"seconds", "position_seconds", "draft_seconds"}}: context (0) are positions of all
+  // sequences; draft_seconds are needed where depth is above 0; steps (1) and prompt_token (0), or members of it, may
+  // be left out. Other members are not read. Anything else is an Error, which names its place.
   static CostModel read(const nlohmann::json& document, const std::string& where);
   // The members "kind", "schema", "steps" and "prompt_token" of such a document.
   nlohmann::json document() const;

@@ -42,7 +42,8 @@ struct TimedStep {
 // A step that reads prompts, or in which a drafter reads what it missed of them.
 struct ReadingStep {
   StepShape shape;
-  double prompt_rows = 0, seconds = 0, draft_seconds = 0;
+  double prompt_rows = 0, before = 0;  // the positions before all of these rows
+  double seconds = 0, draft_seconds = 0;
 };
 
 double draft_seconds_of(const StepReport& r) { return r.phases.draft_forward + r.phases.draft_other; }
@@ -135,10 +136,14 @@ class MeasuredEngine {
         left[s.id] -= int(s.emitted.size());
       }
       if (ending) continue;
-      double prompt_rows = 0;
+      double prompt_rows = 0, before = 0;
       bool whole = int(r.sequences.size()) == batch_ && r.preempted == 0;
-      for (const SequenceReport& s : r.sequences) prompt_rows += s.prompt_rows, whole &= s.judged;
-      if (prompt_rows > 0 || after_prompt) note_reading(r, prompt_rows, context, budget_->depth);
+      for (const SequenceReport& s : r.sequences) {
+        prompt_rows += s.prompt_rows;
+        before += 0.5 * s.prompt_rows * lengths[s.id];
+        whole &= s.judged;
+      }
+      if (prompt_rows > 0 || after_prompt) note_reading(r, prompt_rows, before, context, budget_->depth);
       after_prompt = prompt_rows > 0;
       const bool began = !decoding && whole && prompt_rows == 0;
       decoding |= began;
@@ -166,7 +171,7 @@ class MeasuredEngine {
     turn_ = (turn_ + 1) % plan_.budgets.size();
     if (turn_ == 0) ++turns_;  // of the first turn all is warm-up
   }
-  void note_reading(const StepReport& r, double prompt_rows, double context, int depth) {
+  void note_reading(const StepReport& r, double prompt_rows, double before, double context, int depth) {
     if (turns_ == 0 || r.recorded > 0) return;
     const auto judged = std::ranges::count_if(r.sequences, &SequenceReport::judged);
     ReadingStep s{.shape = {.batch = std::max(1, int(judged))}};
@@ -174,6 +179,7 @@ class MeasuredEngine {
     s.shape.context = context * double(s.shape.batch) / double(batch_);
     s.shape.depth = s.shape.rows > s.shape.batch ? depth : 0;
     s.prompt_rows = prompt_rows;
+    s.before = before;
     s.seconds = r.phases.total;
     s.draft_seconds = draft_seconds_of(r);
     reading_.push_back(s);
@@ -193,14 +199,19 @@ class MeasuredEngine {
 
 // What is left of reading steps when what decoding costs is taken off them.
 PromptCosts prompt_costs_of(const std::vector<ReadingStep>& reading, const CostModel& costs) {
-  double rows = 0, target = 0, draft = 0;
+  double rows = 0, draft = 0;
+  std::vector<std::vector<double>> terms;
+  std::vector<double> target;
   for (const ReadingStep& s : reading) {
     rows += s.prompt_rows;
-    if (s.prompt_rows > 0) target += s.seconds - s.draft_seconds - costs.other(s.shape);
     draft += s.draft_seconds - costs.draft(s.shape);
+    if (s.prompt_rows == 0) continue;
+    terms.push_back({s.prompt_rows / s.seconds, s.before / s.seconds});  // relative deviations, as elsewhere
+    target.push_back((s.seconds - s.draft_seconds - costs.other(s.shape)) / s.seconds);
   }
   if (rows == 0) return {};
-  return {std::max(0.0, target / rows), std::max(0.0, draft / rows)};
+  const std::vector<double> found = nonnegative_least_squares(terms, target);
+  return {.seconds = found[0], .position_seconds = found[1], .draft_seconds = std::max(0.0, draft / rows)};
 }
 
 std::vector<int> sorted(const std::set<int>& numbers) { return {numbers.begin(), numbers.end()}; }

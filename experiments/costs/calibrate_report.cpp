@@ -47,9 +47,10 @@ Table costs_table(const CostModel& costs) {
         Cell::of(1e3 * s.draft_seconds, 3), Cell::of(1e3 * fit, 3),       Cell::of(100 * (fit / s.seconds - 1), 1)};
   }
   const PromptCosts& prompt = costs.prompt();
-  char text[160];
-  std::snprintf(text, sizeof text, " A token of a prompt takes %.1f us, and %.1f us of the drafter.",
-                1e6 * prompt.seconds, 1e6 * prompt.draft_seconds);
+  char text[200];
+  std::snprintf(text, sizeof text,
+                " A token of a prompt takes %.1f us, %.3f us more for each one before it, and %.1f us of the drafter.",
+                1e6 * prompt.seconds, 1e6 * prompt.position_seconds, 1e6 * prompt.draft_seconds);
   table.note = "A step that the fit has not seen is predicted with an error of " +
                error_text(costs.cross_validation()) + " (each left out in turn)." + text;
   return table;

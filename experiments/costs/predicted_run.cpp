@@ -59,11 +59,12 @@ class Simulated {
   void step() {
     const std::vector<Budget> given = budgets();
     StepShape shape{.batch = int(active_.size()), .rows = double(active_.size())};
-    double prompts = 0;
+    double prompts = 0, before = 0;  // tokens of prompts, and the positions before all of them
     for (std::size_t i = 0; i < active_.size(); ++i) {
       Active& a = active_[i];
       shape.context += a.length;
       prompts += a.unread;
+      before += 0.5 * a.unread * a.unread;
       a.unread = 0;
       const Budget b = given[i].or_root();
       const int depth = std::min(b.depth, a.left - 1);  // the last token of an output is never fed
@@ -74,7 +75,8 @@ class Simulated {
     }
     const double draft = costs_.draft(shape) + (policy_ ? prompts * costs_.prompt().draft_seconds : 0);
     side_.draft_seconds += draft;
-    side_.seconds += costs_.other(shape) + prompts * costs_.prompt().seconds + draft;
+    side_.seconds +=
+        costs_.other(shape) + prompts * costs_.prompt().seconds + before * costs_.prompt().position_seconds + draft;
     side_.beyond |= costs_.beyond(shape);
     ++side_.steps;
   }

@@ -100,11 +100,12 @@ TEST(CostModels, OfALookupDraftForNothing) {
 }
 
 TEST(CostModels, AreTheSameAfterBeingWrittenAndRead) {
-  const CostModel costs(measured({1, 4}, {0, 2}), {3e-5, 2e-6});
+  const CostModel costs(measured({1, 4}, {0, 2}), {.seconds = 3e-5, .position_seconds = 4e-8, .draft_seconds = 2e-6});
   const CostModel read = CostModel::read(costs.document(), "F");
   EXPECT_EQ(read.seconds(shape_of(3, 1)), costs.seconds(shape_of(3, 1)));
   EXPECT_EQ(read.prompt().seconds, 3e-5);
   EXPECT_EQ(read.prompt().draft_seconds, 2e-6);
+  EXPECT_EQ(read.prompt().position_seconds, 4e-8);
   EXPECT_EQ(read.steps().size(), 8u);
 }
 

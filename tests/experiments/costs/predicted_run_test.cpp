@@ -67,6 +67,11 @@ TEST(SimulatedEngine, DraftsThatAreNotFoundHaveNoRows) {
   EXPECT_NEAR(first.seconds - first.draft_seconds, (4 * 10.5 + 10 + 1) * 1e-3, 1e-6);
 }
 
+TEST(SimulatedEngine, PositionsOfAPromptCostMoreTheMoreAreBeforeThem) {
+  const CostModel costs(costs_by_hand().steps(), {.position_seconds = 1e-6});
+  EXPECT_NEAR(served(costs, kOne, 1, nullptr, {}, 0).seconds, (50 + 0.05) * 1e-3, 1e-7);
+}
+
 TEST(SimulatedEngine, SlotsAreFilledWhenTheyAreFree) {
   const std::vector<PredictedRequest> requests(3, {.prompt_tokens = 1, .new_tokens = 2});
   const PredictedSide side = served(costs_by_hand(), requests, 2, nullptr, {}, 0);

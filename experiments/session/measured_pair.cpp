@@ -27,12 +27,14 @@ void expect_pair(const json& document, const json& run, const std::string& file)
   for (const char* part : {"target", "drafter"}) {
     if (!document.is_object() || !document.contains(part) || !document[part].is_object()) continue;
     const json& named = document[part];
-    for (const auto& [key, value] : named.items()) {
+    const auto expect = [&](const std::string& key, const json& value) {
       const json own = run.at(part).value(key, json());
-      if (without_folders(value) == without_folders(own)) continue;
+      if (without_folders(value) == without_folders(own)) return;
       throw Error(file + " was measured with '/" + part + "/" + key + "' " + shown(value) + ", and this run has " +
                   shown(own) + "; name a file that was made for these models");
-    }
+    };
+    if (named.contains("name")) expect("name", named["name"]);  // first, since other options follow from it
+    for (const auto& [key, value] : named.items()) expect(key, value);
   }
 }
 

@@ -46,8 +46,11 @@ def shards_of(folder):
 def loaded(file, torch):
     try:
         weights = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, OSError, ValueError):  # files of before PyTorch 1.6 cannot be mapped
-        weights = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception:  # files of before PyTorch 1.6 cannot be mapped
+        try:
+            weights = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # an unfinished download, or the pointer that Git LFS left
+            fail(f"{file} holds no weights of PyTorch ({type(error).__name__}): download it again")
     return {name: tensor for name, tensor in weights.items() if isinstance(tensor, torch.Tensor)}
 
 

@@ -77,7 +77,9 @@ std::vector<std::string> further_differences(const std::vector<TableBeside>& tab
 
 std::string models_of(const Beside& beside) {
   if (!beside.result) return "";
-  return beside.stand_ins ? "stand-ins" : beside.others ? "others" : "the paper's";
+  if (beside.stand_ins) return "stand-ins";
+  if (beside.others) return "others";
+  return beside.other_path ? "other path" : "the paper's";
 }
 
 Table table_beside(const TableBeside& own, const std::vector<std::string>& common) {
@@ -101,7 +103,8 @@ Table table_beside(const TableBeside& own, const std::vector<std::string>& commo
        .brief = true,
        .spare = true},
       {"models", "models",
-       "whether the paper's models ran, others because the paper's are not to be had, or stand-ins for the document's",
+       "whether the paper's models ran, those of another path, others because the paper's are not to be had, or "
+       "stand-ins",
        Kind::text},
       {"remarks", "remarks", "why there is no figure", Kind::text}};
   table.columns.insert(table.columns.end(), figures.begin(), figures.end());
@@ -267,12 +270,22 @@ std::string people_of(const std::vector<TableBeside>& tables, const PublishedDoc
   const std::vector<std::string> common = common_differences(tables);
   std::string found = one_line(p.title + " (" + p.paper + ") beside " + options.results) + end;
   found += one_line("Figures read in: " + p.source) + end;
-  std::size_t stand_ins = 0, measured = 0;
+  std::size_t stand_ins = 0, other_path = 0, measured = 0;
   for (const TableBeside& own : tables)
-    for (const Beside& b : own.rows) measured += b.result != nullptr, stand_ins += b.stand_ins;
+    for (const Beside& b : own.rows) {
+      measured += b.result != nullptr;
+      stand_ins += b.stand_ins;
+      other_path += b.other_path && !b.stand_ins;
+    }
   if (stand_ins > 0)
     found += std::to_string(stand_ins) + " of " + std::to_string(measured) +
              " figures here are of stand-in models: their acceptance says nothing about the paper's." + end;
+  if (other_path > 0)
+    found +=
+        std::to_string(other_path) + " of " + std::to_string(measured) +
+        " figures here are of models at other paths than the document's; whether they are the paper's is not known "
+        "here." +
+        end;
   if (!common.empty()) found += "All runs differ from the document's in:" + end + lines_of(common, markdown);
   if (const auto further = further_differences(tables, common); !further.empty())
     found += (markdown ? "\n" : "") + std::string("And these rows':") + end + lines_of(further, markdown);

@@ -45,12 +45,21 @@ Result of_categories(Result result, const std::vector<std::string>& categories) 
   return result;
 }
 
-// The mean over requests of what `of` gives; requests that failed have none.
+// The mean over requests of what `of` gives. Prompts with a request on either side that failed or has none are left out
+// on both sides.
 template <class Of> double mean_over_requests(const Result& result, SideOf side, const Of& of) {
+  std::set<int> left_out;
+  for (const Alternation& alternation : result.repeats)
+    for (const SideRecord* one : {&alternation.baseline, &alternation.speculative})
+      for (const RequestRecord& r : one->requests)
+        if (r.failed() || std::isnan(of(r))) left_out.insert(r.prompt);
   double sum = 0, count = 0;
   for (const Alternation& alternation : result.repeats)
-    for (const RequestRecord& r : (alternation.*side).requests)
-      if (const double value = of(r); !r.failed() && !std::isnan(value)) sum += value, ++count;
+    for (const RequestRecord& r : (alternation.*side).requests) {
+      if (left_out.contains(r.prompt)) continue;
+      sum += of(r);
+      ++count;
+    }
   return divide(sum, count);
 }
 

@@ -65,7 +65,17 @@ std::string text_of_leaf(const json& leaves, const std::string& pointer) {
 // Of the machine, which is told in words, and how often a run was measured.
 constexpr const char* kNotTold[] = {"/measure", "/plugins", "/engine/device", "/engine/threads"};
 
-void tell_differences(const json& wanted, Beside& beside) {
+// The values, at any depth, that the document's names have as stand-ins alone.
+std::set<std::string> stand_in_values(const PublishedDocument& document) {
+  std::set<std::string> found;
+  if (document.names.size() < 2) return found;
+  const json stand_ins = document.names[1].flatten(), own = document.names.front().flatten();
+  for (const auto& [pointer, value] : stand_ins.items()) found.insert(text_of_leaf(stand_ins, pointer));
+  for (const auto& [pointer, value] : own.items()) found.erase(text_of_leaf(own, pointer));
+  return found;
+}
+
+void tell_differences(const json& wanted, const std::set<std::string>& stand_ins, Beside& beside) {
   const json ours = beside.result->run.flatten(), theirs = wanted.flatten();
   std::set<std::string> pointers;
   for (const json* leaves : {&ours, &theirs})
@@ -74,7 +84,10 @@ void tell_differences(const json& wanted, Beside& beside) {
     if (std::ranges::any_of(kNotTold, [&p = pointer](const char* parent) { return within(p, parent); })) continue;
     const std::string here = text_of_leaf(ours, pointer), paper = text_of_leaf(theirs, pointer);
     if (here == paper) continue;
-    beside.stand_ins |= names_model(pointer);
+    if (names_model(pointer)) {
+      const bool stands_in = stand_ins.contains(here) || pointer.find("/inflate") != pointer.npos;
+      (stands_in ? beside.stand_ins : beside.other_path) = true;
+    }
     beside.differs.push_back(pointer + " " + here + " for " + paper);
   }
 }
@@ -88,6 +101,7 @@ std::optional<std::string> models_said(const PublishedTable& table, const Publis
 std::vector<TableBeside> beside_results(const std::vector<const Result*>& results,
                                         const std::vector<Summary>& summaries, const PublishedDocument& document) {
   std::vector<TableBeside> found;
+  const std::set<std::string> stand_ins = stand_in_values(document);
   bool any = false;
   for (const PublishedTable& table : document.published.tables) {
     TableBeside& own = found.emplace_back(TableBeside{.table = &table, .rows = {}});
@@ -103,7 +117,7 @@ std::vector<TableBeside> beside_results(const std::vector<const Result*>& result
         Beside& beside = own.rows.emplace_back(Beside{.cell = &cell, .result = result});
         beside.figure = measured_figure(table, cell, *result, summaries[i]);
         beside.others = models_said(table, document.published).has_value();
-        tell_differences(wanted, beside);
+        tell_differences(wanted, stand_ins, beside);
         any = true;
       }
       if (own.rows.size() == before) own.rows.push_back({.cell = &cell});

@@ -14,8 +14,9 @@ struct Beside {
   const Result* result = nullptr;
   MeasuredFigure figure = {};
   std::vector<std::string> differs = {};  // the result's run from the document's: "/engine/batch 4 for 1"
-  bool stand_ins = false;
-  bool others = false;  // no run of the document has the paper's models
+  bool stand_ins = false;                 // of the document's, or inflated
+  bool other_path = false;  // of paths that the document does not name; whether they are the paper's is not known
+  bool others = false;      // no run of the document has the paper's models
 
   double ratio() const { return divide(figure.here.value, cell->value); }
 };

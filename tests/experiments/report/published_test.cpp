@@ -65,11 +65,11 @@ json line() {
   return test::line("00000000000000ab", test::run("ngram", 2), json::object(), json::array({repeat}));
 }
 
-double measured(const std::string& metric, const json& more = {}) {
+double measured(const std::string& metric, const json& more = {}, const json& of = line()) {
   json one = cell("r", 1, json::object());
   if (!more.is_null()) one.update(more);
   const Published published = read(paper({table(metric, {one})}));
-  const Result result = made(line());
+  const Result result = made(of);
   return measured_figure(published.tables[0], published.tables[0].cells[0], result, summarize(result)).here.value;
 }
 
@@ -82,10 +82,23 @@ TEST(Published, EachMetricIsComputedAsItsPaperHasIt) {
   EXPECT_DOUBLE_EQ(measured("speedup"), (40.0 / 3) / (40.0 / 4));
   EXPECT_DOUBLE_EQ(measured("question_speedup"), (30.0 / 1 + 10.0 / 2) / (30.0 / 3 + 10.0 / 1));
   EXPECT_DOUBLE_EQ(measured("tokens_per_second"), 40.0 / 3);
+  EXPECT_DOUBLE_EQ(measured("decode_speedup"), (0.9 + 2.9) / (0.9 + 1.8));
+  EXPECT_DOUBLE_EQ(measured("tpot_speedup"), (2.9 / 29 + 0.9 / 9) / (0.9 / 29 + 1.8 / 9));
   // Of the categories that a cell names alone.
   EXPECT_DOUBLE_EQ(measured("tokens_per_step", {{"categories", {"a"}}}), 3);
   EXPECT_DOUBLE_EQ(measured("question_speedup", {{"categories", {"b"}}}), 0.5);
   EXPECT_DOUBLE_EQ(measured("question_speedup", {{"categories", {"b", "a"}}}), measured("question_speedup"));
+}
+
+TEST(Published, MeansLeaveOutOnBothSidesWhatOneOfThemLacks) {
+  json failed = line();
+  json& request = failed["repeats"][0]["speculative"]["requests"][1];
+  request["finish"] = "failed";
+  EXPECT_DOUBLE_EQ(measured("tpot_speedup", {}, failed), (2.9 / 29) / (0.9 / 29));
+  EXPECT_DOUBLE_EQ(measured("tokens_per_step_by_request", {}, failed), 3);
+  json plain_failed = line();
+  plain_failed["repeats"][0]["baseline"]["requests"][1]["finish"] = "failed";
+  EXPECT_DOUBLE_EQ(measured("tokens_per_step_by_request", {}, plain_failed), 3);
 }
 
 TEST(Published, WhatResultsHaveNoSumsForIsUnknownWithTheReason) {
@@ -153,6 +166,16 @@ TEST(Published, ResultsStandBesideTheFiguresWithWhatDiffers) {
   EXPECT_TRUE(test::holds(beside(tables, "csv"), "arXiv 1,Table 1,speedup,row one,,2,"));
   EXPECT_TRUE(test::holds(beside(tables, "latex"), "\\toprule"));
   EXPECT_TRUE(test::holds(beside(tables, "markdown"), "| row one | 2.00 |"));
+}
+
+// --set /names/target=PATH is how the paper's own weights are taken from elsewhere.
+TEST(Published, ModelsOfAnotherPathAreNoStandIns) {
+  PublishedDocument document = document_of({table("speedup", {cell("row one", 2, kOnTarget)})});
+  document.names = {{{"target", "hub/model"}}, {{"target", "demo"}}, {{"target", "experiments/models/target"}}};
+  const std::string text = compare_published({made(line())}, document, {.results = "results", .width = 0});
+  EXPECT_TRUE(test::holds(text, "other path"));
+  EXPECT_TRUE(test::holds(text, "1 of 1 figures here are of models at other paths"));
+  EXPECT_FALSE(test::holds(text, "of stand-in models"));
 }
 
 TEST(Published, CellsWithoutARunAreShownAndThoseOfNoRunOfTheDocumentRefused) {

@@ -31,7 +31,7 @@ class ResultsFile : public testing::Test {
     return file_;
   }
   void TearDown() override { std::remove(file_.c_str()); }
-  std::string file_ = testing::TempDir() + "known_acceptance.jsonl";
+  std::string file_ = testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl";
 };
 
 TEST(KnownAcceptances, AreNumbersByLevel) {

@@ -65,6 +65,9 @@ std::map<std::string, Names> options_of_commands() {
 const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/bench/", {"bench"}},
     {"experiments/conformance/", {"check"}},
+    {"experiments/costs/calibrate", {"calibrate"}},
+    {"experiments/costs/costs_file.cpp", {"calibrate"}},
+    {"experiments/costs/", {"predict"}},
     {"experiments/quality/", {"quality"}},
     {"experiments/quantize/", {"quantize"}},
     {"experiments/program/check", {"check"}},
@@ -73,6 +76,7 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/sweep/", {"run", "quickstart"}},
     {"experiments/session/", {"run", "quickstart", "generate"}},
     {"experiments/report/tree_shape.cpp", {"tree-shape"}},
+    {"experiments/report/tune.cpp", {"tune"}},
     {"experiments/report/page", {"run", "report"}},
     {"experiments/report/results.cpp", {"run", "convert"}},
     {"experiments/report/", {"run", "show", "compare", "quickstart", "bench", "quality"}},

@@ -5,10 +5,15 @@
 // No choice reads a draft of the round that it is for, so outputs keep their distribution (the non-anticipating rule of
 // DSpark, arXiv 2607.05147).
 #include <algorithm>
+#include <bit>
+#include <set>
 #include <unordered_map>
 
 #include "drafters/drafters.h"
+#include "drafters/policies/cost_model.h"
 #include "drafters/policies/step_costs.h"
+#include "framework/components/host.h"
+#include "framework/text/json_file.h"
 
 namespace foretoken {
 namespace {
@@ -20,6 +25,7 @@ constexpr int kMeasured = 4;     // steps that each depth of the start is measur
 constexpr int kAttempts = 32;    // and taken at most
 constexpr int kFirstPause = 16, kLongestPause = 512;  // steps without a draft before one sequence tries again
 constexpr int kTrial = 3, kTrialDepth = 2;            // steps that it tries, and their depth
+constexpr int kTold = 2;                              // steps as which each depth of a known cost counts at first
 constexpr double kRemembered = 4;                     // rounds that are not forgotten while nothing is drafted
 
 // How often at least i levels were accepted in rounds that asked for i, old rounds fading.
@@ -47,10 +53,18 @@ class Survival {
 
 class Goodput : public LengthPolicy {
  public:
-  Goodput(int most, int width, int start)
-      : most_(most), width_(width), costs_(kFadingSteps), all_(most), designs_{0, std::min(1, most), start} {}
+  // `known`: what steps cost before any was taken, so that none is spent on finding out; or null.
+  Goodput(int most, int width, int start, std::shared_ptr<const CostModel> known)
+      : most_(most),
+        width_(width),
+        costs_(kFadingSteps),
+        all_(most),
+        designs_{0, std::min(1, most), start},
+        design_(known ? designs_.size() : 0),
+        known_(std::move(known)) {}
 
   std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    learn_from_known(past);
     const std::vector<int> depths = depths_of(past);
     std::vector<Budget> budgets;
     for (std::size_t i = 0; i < past.size(); ++i) {
@@ -102,6 +116,22 @@ class Goodput : public LengthPolicy {
     Survival survival;
     int asked = 0, length = 0;  // in the last step
   };
+
+  // Of each size of the batch, by powers of two, when it is first met. Such steps fade as measured ones do.
+  void learn_from_known(std::span<const PastOnly> past) {
+    if (!known_ || past.empty() || !told_.insert(std::bit_width(past.size())).second) return;
+    StepShape step{.batch = int(past.size())};
+    for (const PastOnly& p : past) step.context += p.length;
+    for (int i = 0; i < kTold * (most_ + 1); ++i) {
+      step.depth = i % (most_ + 1);
+      step.levels = double(step.batch) * step.depth;
+      step.rows = step.batch + step.levels * width_;
+      Phases phases;
+      phases.draft_forward = known_->draft(step);
+      phases.total = known_->seconds(step);
+      costs_.add(step, phases);
+    }
+  }
 
   // What the next step is for: measuring the depths of the start in turn, then the best known.
   void pass(bool drafted) {
@@ -224,15 +254,30 @@ class Goodput : public LengthPolicy {
   StepCosts costs_;
   Survival all_;
   std::vector<int> designs_;  // depths of the start, in their order
-  std::size_t design_ = 0;
+  std::size_t design_;
   int attempts_ = 0;  // steps of this design
   int silent_ = 0, trial_ = 0, pause_ = kFirstPause;
   double rows_ = 0, levels_ = 0;  // drafted nodes, and levels that were asked for; faded
   TimedSteps timed_;
+  std::shared_ptr<const CostModel> known_;
+  std::set<int> told_;  // bits of the sizes of the batch whose known costs were learned
   std::unordered_map<SequenceId, Own> owns_;
 };
 
 Budget largest(const nlohmann::json& o) { return level_budget(o.at("most").get<int>(), o.at("width").get<int>()); }
+
+// Null where there are none.
+std::shared_ptr<const CostModel> known_costs(const nlohmann::json& o) {
+  const nlohmann::json costs = o.value("costs", nlohmann::json());
+  if (costs.is_null()) return nullptr;
+  const std::string where = costs.is_string() ? costs.get<std::string>() : "the option 'costs' of the policy 'goodput'";
+  auto model = std::make_shared<const CostModel>(CostModel::read(costs.is_string() ? read_json(where) : costs, where));
+  if (!model->drafts())
+    throw Error(where +
+                " has no step with a draft, so the policy 'goodput' would take drafts to cost nothing; "
+                "calibrate with the drafter, or leave 'costs' out");
+  return model;
+}
 
 }  // namespace
 
@@ -243,14 +288,27 @@ Entry<LengthPolicy> goodput() {
       .options = {{"most", "integer", 8, "levels of any draft, 1 to 64", false, 1, kMaxPath},
                   {"width", "integer", 1, "nodes for each level of a draft tree, 1 to 64", false, 1, 64},
                   {"start", "integer", 4, "levels of the first drafts, with which costs are measured, 1 to 64", false,
-                   1, kMaxPath}},
+                   1, kMaxPath},
+                  {"costs", "path or object", nullptr,
+                   "what foretoken calibrate wrote for this target and drafter, so that no steps are spent on "
+                   "measuring costs first; null: they are measured",
+                   true}},
       .make =
           [](const nlohmann::json& o, Host&) {
             const int most = o.at("most");
-            return std::make_unique<Goodput>(most, o.at("width").get<int>(), std::min(most, o.at("start").get<int>()));
+            return std::make_unique<Goodput>(most, o.at("width").get<int>(), std::min(most, o.at("start").get<int>()),
+                                             known_costs(o));
           },
       .traits = [](const nlohmann::json& o, const ModelInfo&) { return PolicyTraits(largest(o), /*learning=*/true); },
-      .examples = {{{"most", 5}, {"start", 2}}, {{"most", 3}, {"width", 2}}}};
+      .examples = {{{"most", 5}, {"start", 2}},
+                   {{"most", 3}, {"width", 2}},
+                   {{"most", 2},
+                    {"costs",
+                     {{"kind", kCostsKind},
+                      {"schema", kCostsSchema},
+                      {"steps",
+                       {{{"batch", 1}, {"rows", 1}, {"seconds", 2e-4}},
+                        {{"batch", 1}, {"rows", 3}, {"depth", 2}, {"seconds", 3e-4}, {"draft_seconds", 8e-5}}}}}}}}};
 }
 
 }  // namespace foretoken

@@ -5,6 +5,7 @@
 
 #include "drafters/drafters.h"
 #include "drafters/policies/step_costs.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -14,25 +15,46 @@ struct TableEntry {
   int batch = 0, length = 0;
 };
 
+constexpr const char* kForm = "pairs of a batch, from 1 on and rising, and a length, as [[1, 6], [16, 2], [64, 0]]";
+
+// What `foretoken tune` wrote.
+nlohmann::json lengths_in(const nlohmann::json& given) {
+  const bool inside = given.is_object();
+  const std::string file = inside ? "the option 'file' of the policy 'table'" : given.get<std::string>();
+  const nlohmann::json document = inside ? given : read_json(file);
+  if (!document.is_object() || !document.contains("lengths"))
+    throw Error(file +
+                " has no \"lengths\", so `foretoken tune` did not write it; name a file that it wrote, or give " +
+                "the policy 'table' its 'lengths'");
+  return document["lengths"];
+}
+
 // In the order of batches; each holds from its batch up to the next one's.
 std::vector<TableEntry> table_of(const nlohmann::json& o) {
   const auto wrong = [](const std::string& what) {
-    return Error("the policy 'table' has " + what +
-                 "; 'lengths' lists pairs of a batch, from 1 on and rising, and a "
-                 "length from 0 to " +
-                 std::to_string(kMaxPath) + ", as [[1, 6], [16, 2], [64, 0]]");
+    return Error("the policy 'table' has " + what + "; 'lengths' lists " + kForm + ", of which no length is above " +
+                 std::to_string(kMaxPath));
   };
+  const nlohmann::json file = o.value("file", nlohmann::json()),
+                       lengths = file.is_null() ? o.at("lengths") : lengths_in(file);
   std::vector<TableEntry> table;
-  for (const nlohmann::json& pair : o.at("lengths")) {
+  if (!lengths.is_array() || lengths.empty()) throw wrong("no entry");
+  for (const nlohmann::json& pair : lengths) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer() || !pair[1].is_number_integer())
-      throw wrong("the entry " + pair.dump());
+      throw wrong("the entry " + shown(pair));
     if (pair[0] < 1 || pair[0] > 1'000'000 || pair[1] < 0 || pair[1] > kMaxPath)
-      throw wrong("the entry " + pair.dump());
-    if (!table.empty() && pair[0] <= table.back().batch) throw wrong("batches that do not rise at " + pair.dump());
+      throw wrong("the entry " + shown(pair));
+    if (!table.empty() && pair[0] <= table.back().batch) throw wrong("batches that do not rise at " + shown(pair));
     table.push_back({.batch = pair[0].get<int>(), .length = pair[1].get<int>()});
   }
-  if (table.empty()) throw wrong("no entry");
   return table;
+}
+
+// The greatest length. A file is found beside the run's document, so before that is known it may be absent.
+int most_of(const nlohmann::json& o, const ModelInfo& target) {
+  const nlohmann::json file = o.value("file", nlohmann::json());
+  if (file.is_string() && target.kv.layers.empty() && !has_file(file.get<std::string>())) return kMaxPath;
+  return std::ranges::max(table_of(o), {}, &TableEntry::length).length;
 }
 
 class LengthTable : public LengthPolicy {
@@ -54,19 +76,27 @@ class LengthTable : public LengthPolicy {
 }  // namespace
 
 Entry<LengthPolicy> table() {
-  return {.summary = "the draft length by the number of sequences in the step",
-          .source = "",
-          .options = {{"lengths", "list", nlohmann::json::array({{1, 4}, {16, 2}, {64, 0}}),
-                       "pairs of a batch and its length, 0 to 64: each holds up to the next one's batch"},
-                      {"width", "integer", 1, "nodes for each level of a draft tree", false, 1, 64}},
-          .make = [](const nlohmann::json& o,
-                     Host&) { return std::make_unique<LengthTable>(table_of(o), o.at("width").get<int>()); },
-          .traits =
-              [](const nlohmann::json& o, const ModelInfo&) {
-                const int most = std::ranges::max(table_of(o), {}, &TableEntry::length).length;
-                return PolicyTraits(level_budget(most, o.at("width").get<int>()));
-              },
-          .examples = {{{"lengths", {{1, 3}, {2, 1}, {4, 0}}}}, {{"lengths", {{1, 2}}}, {"width", 3}}}};
+  return {
+      .summary = "the draft length by the number of sequences in the step",
+      .source = "",
+      .options = {{.name = "lengths",
+                   .type = "list",
+                   .standard = nullptr,
+                   .meaning = "pairs of a batch and its length, 0 to 64, as [[1, 4], [16, 2]]: each holds up to the "
+                              "next one's batch",
+                   .instead = "file"},
+                  {"file", "path or object", nullptr,
+                   "instead: what foretoken tune wrote; one of another target or drafter is an error", true},
+                  {"width", "integer", 1, "nodes for each level of a draft tree", false, 1, 64}},
+      .make = [](const nlohmann::json& o,
+                 Host&) { return std::make_unique<LengthTable>(table_of(o), o.at("width").get<int>()); },
+      .traits =
+          [](const nlohmann::json& o, const ModelInfo& target) {
+            return PolicyTraits(level_budget(most_of(o, target), o.at("width").get<int>()));
+          },
+      .examples = {{{"lengths", {{1, 3}, {2, 1}, {4, 0}}}},
+                   {{"lengths", {{1, 2}}}, {"width", 3}},
+                   {{"file", {{"lengths", {{1, 2}, {3, 1}}}}}}}};
 }
 
 }  // namespace foretoken

@@ -13,6 +13,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/summary.h"
+#include "experiments/report/tune.h"
 #include "experiments/session/run_document.h"
 #include "experiments/sweep/convert.h"
 #include "experiments/sweep/rounds.h"
@@ -151,6 +152,30 @@ int print_tree_shape(TreeShapeFlags& g) {
   return 0;
 }
 
+struct TuneFlags : Shown<TuneOptions> {
+  std::vector<std::string> files, where;
+  std::string out;
+};
+
+// An older file is replaced, and no other.
+void expect_tuned(const std::string& out) {
+  if (out.empty() || !has_file(out)) return;
+  const nlohmann::json older = nlohmann::json::parse(read_file(out), nullptr, false);
+  if (!older.is_object() || older.value("kind", nlohmann::json()) != kTunedKind)
+    throw Error(out + " exists and is no file of foretoken tune; name another file with --out");
+}
+
+int tune_lengths(TuneFlags& g) {
+  expect_tuned(g.out);
+  const std::vector<Result> lines = selected_results(g.files, g.where);
+  const Tuned tuned = tune(lines, g.whole());
+  if (!g.out.empty()) write_whole(g.out, tuned.document.dump(1) + "\n");
+  print(tuned.text);
+  if (!g.out.empty())
+    spdlog::info("the lengths are in {}: \"policy\": {{\"name\": \"table\", \"file\": \"{}\"}}", g.out, g.out);
+  return report_damages(g.files, lines) ? 1 : 0;
+}
+
 struct ConvertFlags {
   std::string file, out;
   std::vector<std::string> plugins;
@@ -240,6 +265,16 @@ void add_tree_shape(Commands& all) {
       ->check(CLI::Range(2, kMaxNodes))
       ->required();
   add_repeatable(c, "--where", g.options.where, "/POINTER=VALUE: only runs with this value; may be given again");
+  add_look(c, g.look);
+}
+
+void add_tune(Commands& all) {
+  const auto [c, g] = all.add_subcommand(
+      "tune", "the draft length for each size of the batch, from stored results: a file for the policy table",
+      tune_lengths);
+  c.add_option("results", g.files, "files of results of a sweep over /policy/length and /engine/batch")->required();
+  add_where(c, g.where);
+  c.add_option("--out", g.out, "the file to write; an older one is replaced, any other file is not");
   add_look(c, g.look);
 }
 

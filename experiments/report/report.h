@@ -70,6 +70,9 @@ void expect_known(const std::vector<nlohmann::json>& runs, const std::string& po
 // together.
 void select(const std::vector<std::string>& where, const std::vector<std::vector<Result>*>& sides);
 
+// An Error, with the condition that would choose, where two runs differ: each without what may.
+void expect_alike(const nlohmann::json& first, const nlohmann::json& run);
+
 // Results of several files: of the same run the newest counts (MergedResults).
 std::vector<Result> joined(std::vector<std::vector<Result>> files);
 

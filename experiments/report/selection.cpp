@@ -92,6 +92,15 @@ void select(const std::vector<std::string>& where, const std::vector<std::vector
   }
 }
 
+void expect_alike(const json& first, const json& run) {
+  const json changes = json::diff(first, run);
+  if (changes.empty()) return;
+  const std::string at = changes.front().at("path");
+  const json value = first.value(json::json_pointer(at), json());
+  throw Error("the results mix runs that differ in " + at + "; choose with --where, as in --where " + at + "=" +
+              (value.is_string() ? value.get<std::string>() : value.dump()));
+}
+
 std::vector<Result> joined(std::vector<std::vector<Result>> files) {
   if (files.size() == 1) return std::move(files[0]);
   MergedResults merged;

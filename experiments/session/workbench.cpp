@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "experiments/session/interrupt.h"
+#include "experiments/session/measured_pair.h"
 #include "experiments/session/run_document.h"
 #include "framework/components/plugin.h"
 #include "framework/model/head_rows.h"
@@ -13,6 +14,7 @@
 #include "framework/model/open_model.h"
 #include "framework/model/transformer.h"
 #include "framework/model/translated_model.h"
+#include "framework/text/json_file.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 #ifdef FORETOKEN_CUDA
@@ -301,8 +303,11 @@ ComponentConfigs configs_of(const json& run, Side side, const Registries& regist
   const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
   const json verifier = registries.verifiers.with_paths(run.at("verifier"), find);
   if (side == Side::baseline) return {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, verifier};
-  return {registries.drafters.with_paths(run.at("drafter"), find),
-          registries.policies.with_paths(run.at("policy"), find), verifier};
+  const json policy = registries.policies.with_paths(run.at("policy"), find);
+  // What it was measured with, which a policy alone cannot compare.
+  for (const std::string& path : registries.policies.files(policy).paths)
+    if (has_file(path)) expect_pair(json::parse(read_file(path), nullptr, false), run, path);
+  return {registries.drafters.with_paths(run.at("drafter"), find), policy, verifier};
 }
 
 EngineOptions options_of(const json& run, std::int64_t memory_mib) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "drafters/drafters.h"
+#include "drafters/policies/cost_model.h"
 #include "drafters/policies/step_costs.h"
 #include "kernels/backend.h"
 #include "kernels/philox.h"
@@ -42,6 +43,21 @@ struct World {
 
 struct Simulation {
   Simulation() { policy = goodput().make({{"most", 8}, {"width", 1}, {"start", 4}}, host); }
+  // With costs as they would have been measured in this world.
+  void know(const World& world) {
+    std::vector<CostedStep> steps;
+    for (const int batch : {1, 4, 16, 64})
+      for (const int depth : {0, 1, 4, 8}) {
+        const double levels = double(batch) * depth;
+        CostedStep s{.shape = {.batch = batch, .depth = depth, .levels = levels, .rows = batch + world.hit * levels}};
+        s.shape.context = 100.0 * batch;
+        s.draft_seconds = world.draft(depth, levels);
+        s.seconds = s.draft_seconds + world.other(s.shape.rows);
+        steps.push_back(s);
+      }
+    policy =
+        goodput().make({{"most", 8}, {"width", 1}, {"start", 4}, {"costs", CostModel(steps, {}).document()}}, host);
+  }
 
   // So many steps of a batch whose sequences end after 100 rounds each; returns its tokens per second.
   double run(const World& world, int batch, int steps) {
@@ -115,6 +131,37 @@ TEST_F(Goodputs, LoseNextToNothingWhereNoDraftPays) {
   ASSERT_EQ(world.best(16), world.rate(16, 0));
   EXPECT_GT(run(world, 16, 1000), 0.97 * world.rate(16, 0)) << "the start included";
   EXPECT_GT(run(world, 16, 2000), 0.99 * world.rate(16, 0));
+}
+
+TEST_F(Goodputs, WithKnownCostsSpendNoStepOnMeasuringThem) {
+  const World pays{.row = 0.2e-3, .level = 1e-3, .alpha = 0.8}, loses{.row = 1e-3, .level = 5e-3, .alpha = 0.3};
+  know(pays);
+  EXPECT_GT(run(pays, 4, 60), 0.93 * pays.best(4)) << "from the first step on";
+  for (const int batch : {16, 64}) {
+    Simulation told, alone;
+    told.know(loses);
+    const double rate = told.run(loses, batch, 40);
+    // One draft of all finds out what is accepted, and one sequence tries again for three steps.
+    EXPECT_GT(rate, 0.96 * loses.rate(batch, 0)) << batch;
+    EXPECT_GT(rate, 1.02 * alone.run(loses, batch, 40)) << "which measures drafts that do not pay";
+  }
+}
+
+// Costs of a machine on which drafts are far cheaper, and of one on which they are far dearer.
+TEST_F(Goodputs, LearnWhereKnownCostsAreWrong) {
+  const World world{.row = 0.2e-3, .level = 1e-3, .alpha = 0.8};
+  for (const double level : {0.05e-3, 8e-3}) {
+    Simulation fooled;
+    fooled.know({.row = 0.2e-3, .level = level, .alpha = 0.8});
+    fooled.run(world, 4, 1500);
+    EXPECT_GT(fooled.run(world, 4, 500), 0.95 * world.best(4)) << level;
+  }
+}
+
+TEST_F(Goodputs, RefuseCostsWithoutDrafts) {
+  const CostModel plain({{.shape = {.batch = 1, .rows = 1}, .seconds = 0.01}}, {});
+  const json options{{"most", 8}, {"width", 1}, {"start", 4}, {"costs", plain.document()}};
+  EXPECT_THROW((void)goodput().make(options, host), Error);
 }
 
 TEST_F(Goodputs, FollowALoadThatRisesAndFalls) {

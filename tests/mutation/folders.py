@@ -61,7 +61,7 @@ FOLDERS = (
     folder("experiments/conformance", 80,
            ("tests/experiments/conformance", "tests/laws", "tests/oracle", *scripts("cli", "terminal")),
            without=STATISTICS, proofs=True),
-    room("report", *COMMANDS, "page", "readme_tables", "tree_shape", also=("tests/experiments/sweep", "tests/laws"),
+    room("report", *COMMANDS, "page", "readme_tables", "tree_shape", "costs", also=("tests/experiments/sweep", "tests/laws"),
          without=STATISTICS),
     room("session", *COMMANDS, "generate", also=("tests/experiments/sweep", "tests/oracle")),
     room("sweep", *COMMANDS, "shards", "failed_requests", "quickstart",
@@ -70,9 +70,10 @@ FOLDERS = (
     room("bench", "cli"),
     room("quality", "quality"),
     room("quantize", "quantize", flags=EIGEN),
+    room("costs", "costs"),
     room("datastore", "datastore"),
     room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "shards",
-         "tree_shape", also=PLUGIN_HASH),
+         "tree_shape", "costs", also=PLUGIN_HASH),
 )
 
 

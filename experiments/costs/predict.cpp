@@ -1,0 +1,125 @@
+#include "experiments/costs/predict.h"
+
+#include <algorithm>
+
+#include <spdlog/spdlog.h>
+
+#include "experiments/conformance/scenario.h"
+#include "experiments/report/report.h"
+#include "experiments/report/results.h"
+#include "experiments/report/terminal.h"
+#include "experiments/session/measured_pair.h"
+#include "experiments/session/run_document.h"
+#include "experiments/sweep/alternation.h"
+#include "experiments/sweep/jobs.h"
+#include "experiments/sweep/sweep.h"
+#include "kernels/error.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace foretoken {
+namespace {
+
+using nlohmann::json;
+
+std::vector<PredictedRequest> requests_in(const json& run, Workbench& bench, const std::filesystem::path& beside) {
+  std::vector<PredictedRequest> found;
+  for (const Job& job : jobs_of(run, bench, beside)) {
+    if (job.after >= 0)
+      throw Error("a later turn of a conversation has a prompt that is not known before; set '/workload/turns' to 1");
+    found.push_back({int(job.request.prompt.size()), job.request.limits.max_new_tokens});
+  }
+  return found;
+}
+
+void expect_predictable(const json& run, const Registries& registries) {
+  if (rate_of(run)) throw Error("an open loop ('/workload/rate') has no speedup to predict");
+  const PolicyTraits policy = registries.policies.traits(run.at("policy"), ModelInfo());
+  if (policy.learns)
+    throw Error("the policy '" + run.at("policy").at("name").get<std::string>() +
+                "' chooses lengths by what it measures, so nothing is known before");
+  if (policy.most.confidence > 0)
+    throw Error("the policy ends drafts by their confidence, of which neither rates nor results say how often");
+}
+
+json pair_in(const CostsFile& costs) {
+  json found = json::object();
+  for (const char* part : {"target", "drafter"})
+    if (costs.document.contains(part)) found[part] = costs.document[part];
+  return found;
+}
+
+double off(double predicted, double measured) { return std::abs(predicted / measured - 1); }
+
+CostError error_over(std::vector<double> errors) {
+  std::erase_if(errors, [](double e) { return std::isnan(e); });
+  if (errors.empty()) return {kUnknown, kUnknown};
+  return {median(errors), *std::ranges::max_element(errors)};
+}
+
+}  // namespace
+
+PredictedCell predict(const json& run, const json& axes, const CostsFile& costs, const AcceptanceSource& acceptance,
+                      Workbench& bench, const std::filesystem::path& beside) {
+  PredictedCell cell{.run = run, .axes = axes};
+  cell.refusal = failure_of([&] {
+    expect_pair(pair_in(costs), run, costs.file);
+    const Registries& registries = bench.registries();
+    expect_predictable(run, registries);
+    if (!costs.costs.drafts() && registries.policies.traits(run.at("policy"), ModelInfo()).most.depth > 0)
+      throw Error(costs.file + " has no step with a draft; calibrate with the drafter");
+    ReferenceBackend backend;
+    const conformance::Models models = conformance::table_models({.vocab = 2});
+    conformance::BareHost bare(backend, models, registries);
+    const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
+    const auto policy = registries.policies.make(registries.policies.with_paths(run.at("policy"), find), bare.host);
+    const std::optional<KnownAcceptance> known = acceptance.of(run);
+    cell.prediction = predicted(costs.costs, requests_in(run, bench, beside), run.at("engine").at("batch").get<int>(),
+                                *policy, known ? &*known : nullptr);
+  });
+  return cell;
+}
+
+PredictionErrors errors_of(const std::vector<PredictedCell>& cells) {
+  std::vector<double> speedup, tau, speed, plain;
+  PredictionErrors found;
+  for (const PredictedCell& c : cells) {
+    if (!c.refusal.empty() || !c.measured || c.measured->failed()) continue;
+    ++found.cells;
+    const Prediction& p = c.prediction;
+    speedup.push_back(off(p.speedup.value, c.measured->speedup.value));
+    tau.push_back(off(p.tau.value, c.measured->tau.value));
+    speed.push_back(off(p.tokens_per_second.value, c.measured->tokens_per_second.value));
+    plain.push_back(off(p.plain_tokens_per_second, c.measured->baseline.tokens_per_second));
+  }
+  found.speedup = error_over(std::move(speedup)), found.tau = error_over(std::move(tau));
+  found.tokens_per_second = error_over(std::move(speed));
+  found.plain_tokens_per_second = error_over(std::move(plain));
+  return found;
+}
+
+int run_predict(const PredictOptions& options) {
+  const CostsFile costs = CostsFile::read(options.costs);
+  const std::filesystem::path file = options.file, beside = options.compare ? "" : file.parent_path();
+  Workbench bench(options.plugins);
+  const AcceptanceSource acceptance = AcceptanceSource::read(options.acceptance);
+  std::vector<PredictedCell> cells;
+  if (options.compare) {
+    std::vector<Result> results = load_results(file);
+    select(options.where, {&results});
+    for (const Result* result : latest(results)) {
+      PredictedCell& cell = cells.emplace_back(predict(result->run, result->axes, costs, acceptance, bench, beside));
+      cell.measured = summarize(*result);
+    }
+  } else {
+    const auto document = read_document(file);
+    bench.load_plugins(document, beside);
+    for (const Run& run : expand(document, options.set, bench.registries(), file.string()))
+      cells.push_back(predict(run.document, run.axes, costs, acceptance, bench, beside));
+  }
+  if (cells.empty()) throw Error(file.string() + " has no run to predict");
+  print(prediction_report(cells, costs, options));
+  const bool none = std::ranges::all_of(cells, [](const PredictedCell& c) { return !c.refusal.empty(); });
+  return none ? 1 : 0;
+}
+
+}  // namespace foretoken

@@ -1,0 +1,50 @@
+// `foretoken predict`: the speedup of runs before they are measured, or beside what was measured. This module must not
+// know how steps are measured or fitted.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "experiments/costs/costs_file.h"
+#include "experiments/costs/predicted_run.h"
+#include "experiments/report/summary.h"
+#include "experiments/session/workbench.h"
+
+namespace foretoken {
+
+// A run, and what is predicted of it; of one that was measured, its figures.
+struct PredictedCell {
+  nlohmann::json run, axes;
+  Prediction prediction = {};
+  std::string refusal = {};  // why nothing is predicted
+  std::optional<Summary> measured = {};
+};
+
+// Of a complete run in a closed loop whose policy does not learn; another, and costs of another target or drafter, are
+// refused in the cell.
+PredictedCell predict(const nlohmann::json& run, const nlohmann::json& axes, const CostsFile& costs,
+                      const AcceptanceSource& acceptance, Workbench& bench, const std::filesystem::path& beside);
+
+// Of all cells with a predicted and a measured figure: |predicted / measured - 1|.
+struct PredictionErrors {
+  std::size_t cells = 0;
+  CostError speedup, tau, tokens_per_second, plain_tokens_per_second;
+};
+PredictionErrors errors_of(const std::vector<PredictedCell>& cells);
+
+struct PredictOptions {
+  std::string file;        // a document of runs, or, to compare, a file of results
+  std::string costs;       // of costs
+  std::string acceptance;  // as AcceptanceSource::read() takes it
+  bool compare = false;
+  std::vector<std::string> set = {}, plugins = {}, where = {};
+  std::string format = "terminal";  // terminal, markdown, csv, json
+  int width = 118;
+};
+
+// The table, and with `compare` the errors below it.
+std::string prediction_report(const std::vector<PredictedCell>& cells, const CostsFile& costs,
+                              const PredictOptions& options);
+// Returns an exit code: 1 where nothing could be predicted.
+int run_predict(const PredictOptions& options);
+
+}  // namespace foretoken

@@ -1,0 +1,105 @@
+"""`foretoken tune`, `calibrate` and `predict` on the demo models: a small sweep, lengths and costs from it, and runs whose
+policies read these files."""
+
+import json
+import os
+import subprocess
+import unittest
+from pathlib import Path
+
+from in_folder import InFolder
+
+PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
+BASE = {"target": {"model": "experiments/models/target"},
+        "drafter": {"name": "draft_model", "model": "experiments/models/draft"},
+        "policy": {"length": 2},
+        "sampling": {"temperature": 0},
+        "engine": {"batch": 1, "device": "cpu", "threads": 1},
+        "workload": {"prompts": "experiments/prompts.jsonl", "limit": 8, "max_new_tokens": 16},
+        "measure": {"repeats": 2, "warmup": False, "seconds": 0.1}}
+
+
+class Costs(InFolder):
+    def run_it(self, *arguments):
+        done = subprocess.run([PROGRAM, *arguments], cwd=self.here, capture_output=True, text=True, timeout=300)
+        return done.returncode, done.stdout, done.stderr
+
+    def done(self, *arguments):
+        status, out, err = self.run_it(*arguments)
+        self.assertEqual(status, 0, err)
+        return out
+
+    def refused(self, *arguments, words, lines=1):
+        status, out, err = self.run_it(*arguments)
+        self.assertEqual((status, out, err.count("\n")), (1, "", lines), err)
+        for word in words:
+            self.assertIn(word, err)
+
+    def calibrated(self, document, name):
+        """A file of costs of batches 1 and 2 and lengths 0, 1 and 3."""
+        return json.loads(self.done("calibrate", document, "--out", name, "--seconds", "4", "--batches", "1,2",
+                                    "--lengths", "1,3", "--contexts", "48", "--quiet", "--json"))
+
+    def test_from_a_sweep_to_tuned_lengths_and_predictions(self):
+        sweep = self.write("sweep.json", {"base": BASE, "axes": {"/policy/length": [1, 2, 3]}})
+        found = self.calibrated(sweep, "costs.json")
+        self.assertEqual(found, json.loads((self.here / "costs.json").read_text()))
+        self.assertEqual({(s["batch"], s["depth"]) for s in found["steps"]},
+                         {(b, d) for b in (1, 2) for d in (0, 1, 3)})
+        for step in found["steps"]:
+            self.assertEqual(step["rows"], step["batch"] * (1 + step["depth"]))
+            self.assertLess(step["draft_seconds"], step["seconds"])
+            self.assertGreaterEqual(step["context"], 48 * step["batch"])
+        token = found["prompt_token"]  # from one context, which does not tell the two apart
+        self.assertGreater(token["seconds"] + token["position_seconds"], 0)
+        self.assertGreater(found["error"]["worst"], 0)
+
+        blind = json.loads(self.done("predict", sweep, "--costs", "costs.json", "--json"))
+        self.assertEqual([c["speedup"]["value"] for c in blind["cells"]], [None] * 3)
+        self.assertTrue(all(c["break_even"] is None or 0 < c["break_even"] <= 1 for c in blind["cells"]))
+        told = json.loads(self.done("predict", sweep, "--costs", "costs.json", "--acceptance", "0.9", "--json"))
+        for cell, length in zip(told["cells"], (1, 2, 3)):
+            tau = sum(0.9**k for k in range(length + 1))
+            self.assertLess(abs(cell["tau"]["value"] / tau - 1), 0.15, "the ends of outputs have less room")
+            self.assertLess(cell["speedup"]["low"], cell["speedup"]["high"])
+
+        self.done("run", sweep, "--quiet")
+        beside = json.loads(self.done("predict", "results/sweep.jsonl", "--compare", "--costs", "costs.json",
+                                      "--acceptance", "results/sweep.jsonl", "--json"))
+        self.assertEqual(beside["errors"]["cells"], 3)
+        self.assertLess(beside["errors"]["tau"]["worst"], 0.1, "acceptance is that of the same runs")
+        self.assertLess(beside["errors"]["speedup"]["median"], 0.5, "of a busy machine")
+        self.assertIn("Predicted and measured", self.done(
+            "predict", "results/sweep.jsonl", "--compare", "--costs", "costs.json", "--acceptance", "0.8"))
+
+        tuned = json.loads(self.done("tune", "results/sweep.jsonl", "--out", "policy.json", "--json"))
+        self.assertEqual(tuned, json.loads((self.here / "policy.json").read_text()))
+        self.assertEqual([batch for batch, _ in tuned["lengths"]], [1])
+        # goodput learns, so it is run cold and warm: two runs, and a second line of what to do.
+        for policy, lines in (({"name": "table", "file": "policy.json"}, 1),
+                              ({"name": "goodput", "most": 3, "costs": "costs.json"}, 2)):
+            run = self.write("run.json", {**BASE, "policy": policy})
+            self.done("run", run, "--quiet", "--results", f"results/{policy['name']}.jsonl")
+            other = {**BASE, "policy": policy, "drafter": {"name": "ngram"}}
+            self.refused("run", self.write("other.json", other), "--quiet", lines=lines, words=[
+                "'/drafter/name'", "these models"])
+
+    def test_bad_input_is_refused(self):
+        plain = self.write("plain.json", {"kind": "step costs", "schema": 1,
+                                          "steps": [{"batch": 1, "rows": 1, "seconds": 0.01}]})
+        run = self.write("run.json", BASE)
+        status, _, err = self.run_it("predict", run, "--costs", plain, "--acceptance", "0.8")
+        self.assertEqual(status, 1, err)
+        self.refused("predict", run, "--costs", run, words=["step costs", "foretoken calibrate"])
+        self.refused("predict", run, "--costs", plain, "--acceptance", "2", words=["--acceptance '2'"])
+        self.refused("calibrate", run, "--out", run, words=["is no file of costs"])
+        self.refused("calibrate", run, "--out", "nowhere/costs.json", words=["does not exist"])
+        self.refused("calibrate", run, "--contexts", "1048576", words=["--contexts"])
+        drafters = self.write("drafters.json", {"base": BASE, "axes": {"/sampling/temperature": [0, 1]}})
+        self.refused("calibrate", drafters, words=["differ in /sampling/temperature", "--set"])
+        self.refused("tune", plain, words=[plain])
+        self.assertEqual(self.run_it("calibrate", run, "--seconds", "121")[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -57,6 +57,11 @@ class PythonDrafter : public Drafter {
       if (const auto fault = faults_.find(r.sequence->id); fault != faults_.end()) throw Error(fault->second);
     const nb::gil_scoped_acquire gil;
     const auto batch = std::make_shared<DraftBatch>(books_, requests);
+    // Python may keep the batch, and what it reads goes with this call, whichever way it ends.
+    struct End {
+      DraftBatch& batch;
+      ~End() { batch.close(); }
+    } const end{*batch};
     calling(books_.who, "draft", [&] {
       const nb::object guessed = draft_(batch);
       if (!guessed.is_none()) guess(guessed, *batch);

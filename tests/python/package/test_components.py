@@ -255,6 +255,26 @@ def test_a_batch_ends_with_its_call():
         kept[0].guess([1])
 
 
+def test_a_batch_ends_with_a_call_that_raises():
+    kept = []
+
+    class Raises:
+        def draft(self, batch):
+            kept.append(batch)
+            raise ValueError("no draft")
+
+    foretoken.register_drafter("py_keeps_and_raises", Raises)
+    with foretoken.Engine(target=DRAFT, drafter="py_keeps_and_raises") as engine:
+        with pytest.raises(foretoken.Error, match="no draft"):
+            engine.generate("a", max_new_tokens=2)
+    logits = np.zeros((1, 4096), np.float32)
+    for use in (lambda b: b.guess([1]), lambda b: b.last, lambda b: b.tokens(0), lambda b: b.all_tokens(),
+                lambda b: b.tails(2), lambda b: b.states(0), lambda b: b.hidden(0), lambda b: b.draw(logits),
+                lambda b: b.guess_below([0], [0], [1]), lambda b: b.draw_below([0], [0], logits)):
+        with pytest.raises(foretoken.Error, match="after the call of draft"):
+            use(kept[0])
+
+
 def test_components_go_with_their_engine():
     alive = []
 

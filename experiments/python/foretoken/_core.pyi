@@ -290,6 +290,8 @@ class StepBatch:
     def seconds(self) -> dict[str, float]:
         """Of this step, by phase: draft, target, verify, total."""
 
+def wait_for_endings(seconds: float) -> bool: ...
+
 def register_bench_drafter(name: str) -> None: ...
 
 def register(kind: str, name: str, summary: str, source: str, options: str, examples: str, file: str, hash: str,

@@ -23,10 +23,20 @@ def _close_all():
     try:
         for engine in list(_open):
             engine.close()
+        _patiently(_core.wait_for_endings)
     except _core.Error as error:
         print(f"foretoken: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()
         os._exit(1)  # the interpreter cannot end while that thread is in it
+
+
+def _patiently(end):
+    """Calls end(seconds) until it returns that threads of engines have ended."""
+    begun = time.monotonic()
+    while not end(_POLL):
+        if time.monotonic() - begun > _PATIENCE:
+            raise _core.Error(f"an engine's thread has not ended within {_PATIENCE} s, since a component in Python does "
+                              "not return from a call; see what it waits for")
 
 
 @dataclass
@@ -272,11 +282,7 @@ class Engine:
     def close(self):
         """Cancels what has not ended, and frees the thread. The engine takes no prompts any more. An Error where a
         component in Python does not return, so that the thread cannot end."""
-        begun = time.monotonic()
-        while not self._session.close(_POLL):
-            if time.monotonic() - begun > _PATIENCE:
-                raise _core.Error(f"an engine's thread has not ended within {_PATIENCE} s, since a component in Python "
-                                  "does not return from a call; see what it waits for")
+        _patiently(self._session.close)
         _open.discard(self)
 
     def __enter__(self):

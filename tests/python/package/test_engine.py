@@ -181,6 +181,27 @@ except foretoken.Error as error:
     assert done.returncode == 1 and done.stderr.startswith("foretoken: an engine's thread has not ended")
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_engine_may_be_let_go_of_on_its_own_thread(waits):
+    code = f"""
+import foretoken, threading, time
+let_go, gone = threading.Event(), threading.Event()
+class Last:
+    def __del__(self):
+        gone.set()
+    def draft(self, batch):
+        held.clear()  # the last reference to its own engine
+        let_go.set()
+        time.sleep(0.3)
+foretoken.register_drafter("last", Last)
+held = [foretoken.Engine(target={DRAFT!r}, drafter="last")]
+held.append(held[0].stream("a", max_new_tokens=400, ignore_eos=True))
+print(let_go.wait(20), {waits} and gone.wait(20))
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, stdout=subprocess.PIPE, text=True)
+    assert (done.stdout, done.returncode) == (f"True {waits}\n", 0)
+
+
 @pytest.mark.parametrize("arguments, sentence", [
     ({"run": {"target": {"model": TARGET}, "enginge": {}}}, "unknown key '/enginge' .did you mean '/engine'"),
     ({"run": {"base": {}, "axes": {}}, "target": TARGET}, "is a sweep of several"),

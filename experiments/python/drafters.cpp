@@ -151,7 +151,7 @@ void register_drafter(const Registration& r) {
       },
       .traits = [traits, who](const json& options, const ModelInfo&) { return needs_of(traits(options), who); },
       .examples = json::parse(r.examples).get<std::vector<json>>(),
-      .plugin = file_of(r)};
+      .plugin = file_of(r, "drafter")};
   put(&Registries::drafters, r, std::move(entry));
 }
 

@@ -14,8 +14,6 @@ namespace {
 PyObject* as_array = nullptr;
 PyObject* array_type = nullptr;
 
-std::string kind_of(nb::handle h) { return said(nb::object(nb::handle(h.type()).attr("__name__"))); }
-
 template <class T> nb::object matrix(const Tensor& t) {
   auto* const held = new Tensor(t);
   const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
@@ -91,7 +89,7 @@ Tensor floats_of(nb::handle given, const std::string& what) {
   const bool sole = is_sole_owner(given);  // before anything here refers to it
   nb::ndarray<nb::ro> array;
   if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false))
-    throw Error(what + " are no array but a " + kind_of(given) + "; give a NumPy array or a tensor of float32");
+    throw Error(what + " are no array but " + kind_of(given) + "; give a NumPy array or a tensor of float32");
   if (array.dtype() != nb::dtype<float>() || array.ndim() != 2)
     throw Error(what + " have " + std::to_string(array.ndim()) + " dimensions of the type " +
                 said(nb::object(given.attr("dtype"))) + "; give float32 with two dimensions");

@@ -96,7 +96,18 @@ class PythonDrafter : public Drafter {
   std::string notice() const override {
     if (!notice_) return {};
     const nb::gil_scoped_acquire gil;
-    return calling(books_.who, "notice", [&] { return said(notice_()); });
+    try {
+      return calling(books_.who, "notice", [&]() -> std::string {
+        const nb::object sentence = notice_();
+        if (sentence.is_none()) return {};
+        if (!nb::isinstance<nb::str>(sentence))
+          throw Error(books_.who + " returned in notice what is no sentence but " + kind_of(sentence) +
+                      "; return a string, or None where there is nothing to say");
+        return said(sentence);
+      });
+    } catch (const Error& e) {  // what cannot be said fails no request
+      return e.what();
+    }
   }
 
  private:

@@ -81,8 +81,17 @@ std::unique_ptr<OutputStream> Session::submit(const Form& form, const Asked& ask
 void Session::note(const StepReport& report) {
   if (report.finished.empty()) return;
   std::vector<std::string> sentences;
-  for (std::string& sentence : std::vector{engine_->doubt(), engine_->notice()})
-    if (!sentence.empty()) sentences.push_back(sentence);
+  const auto hear = [&](const auto& say) {
+    std::string sentence;
+    try {
+      sentence = say();
+    } catch (const std::exception& e) {  // of a drafter from a plugin: it fails no request
+      sentence = e.what();
+    }
+    if (!sentence.empty()) sentences.push_back(std::move(sentence));
+  };
+  hear([&] { return engine_->doubt(); });
+  hear([&] { return engine_->notice(); });
   const std::lock_guard lock(mutex_);
   notices_ = std::move(sentences);
 }

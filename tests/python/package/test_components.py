@@ -214,6 +214,21 @@ def test_what_is_wrong_is_one_sentence(draft, sentence):
     assert "the drafter 'py_wrong'" in said and re.search(sentence, said), said
 
 
+@pytest.mark.parametrize("notice, sentences", [
+    (lambda self: None, []),
+    (lambda self: "", []),
+    (lambda self: 1 // 0, ["the drafter 'py_notices' raised ZeroDivisionError in notice: .*"]),
+    (lambda self: [3], ["the drafter 'py_notices' returned in notice what is no sentence but a list; return a string.*"]),
+])
+def test_notices_fail_no_request(notice, sentences):
+    foretoken.register_drafter("py_notices", type("Notices", (Repeat,), {"notice": notice}), options={"most": 2})
+    with foretoken.Engine(target=DRAFT, drafter="py_notices") as engine:
+        for _ in range(2):
+            assert [len(o.tokens) for o in engine.generate(PROMPTS, max_new_tokens=6)] == [6, 6]
+        assert len(engine.notices) == len(sentences)
+        assert all(re.fullmatch(sentence, said) for sentence, said in zip(sentences, engine.notices))
+
+
 def test_the_request_alone_fails():
     with foretoken.Engine(target=DRAFT) as engine:
         first = engine.encode(PROMPTS[1])[0]

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy
@@ -42,6 +43,47 @@ def test_a_batch_is_its_prompts(engine):
 def test_many_more_prompts_than_may_wait(engine):
     outputs = engine.generate(["a"] * 1100, max_new_tokens=1)
     assert len(outputs) == 1100 and all(len(o.tokens) == 1 for o in outputs)
+
+
+def test_many_more_prompts_than_may_wait_in_asyncio(engine):
+    async def main():
+        ticks, done = 0, False
+
+        async def tick():
+            nonlocal ticks
+            while not done:
+                ticks += 1
+                await asyncio.sleep(0.001)
+
+        ticking = asyncio.ensure_future(tick())
+        # The second call has no stream of its own to wait for where the first has filled the queue.
+        many, others = await asyncio.gather(engine.agenerate(["a"] * 1100, first=0, max_new_tokens=1),
+                                            engine.agenerate(["b"] * 600, samples=2, first=0, max_new_tokens=1,
+                                                             temperature=1.0))
+        done = True
+        await ticking
+        return many, others, ticks
+
+    many, others, ticks = asyncio.run(main())
+    assert len(many) == 1100 and all(len(o.tokens) == 1 for o in many) and ticks > 20
+    assert len(others) == 600 and all(len(samples) == 2 for samples in others)
+    expected = engine.generate(["b"] * 3, samples=2, first=0, max_new_tokens=1, temperature=1.0)
+    assert [[o.tokens for o in samples] for samples in others[:3]] == [[o.tokens for o in s] for s in expected]
+
+
+def test_agenerate_that_is_cancelled_or_fails_leaves_nothing(engine):
+    async def main():
+        task = asyncio.ensure_future(engine.agenerate(PROMPTS, max_new_tokens=400, ignore_eos=True))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(foretoken.Error, match="outside the vocabulary"):
+            await engine.agenerate(["a", [10**9]], max_new_tokens=400, ignore_eos=True)
+        return await engine.agenerate("a", max_new_tokens=2)
+
+    begun = time.monotonic()
+    assert len(asyncio.run(main()).tokens) == 2 and time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("kind", [list, numpy.array, lambda ids: numpy.array(ids, "uint16")])

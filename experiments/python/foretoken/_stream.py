@@ -43,32 +43,61 @@ class Output:
 class Stream:
     """The text of one prompt, piece by piece, by `for` or `async for`. Closed, or left, it cancels its request.
 
-    `output` is there once it has ended; a request that fails raises foretoken.Error then.
+    `output` is there once it has ended; a request that fails raises foretoken.Error then. Threads and tasks may share a
+    stream: each piece comes to one of them.
     """
 
     def __init__(self, engine, inner):
         self._engine = engine  # lives as long as what it serves
         self._inner = inner
         self._text, self._tokens = [], []
+        self._reading = threading.Lock()
+        self._waiters = []  # loops of asyncio, each with an event
         self.output = None
 
     def _take(self):
-        """The next piece of text, None where it has ended; only where it is ready."""
-        piece = self._inner.next()
-        if piece is not None:
-            self._tokens += piece.tokens
-            self._text.append(piece.text)
-            return piece.text
-        if self.output is None:
+        """The next piece of text; "" where there is none yet, as another reader may have taken it; None: it has ended."""
+        with self._reading:
+            if self.output is not None:
+                return None
+            if not self._inner.ready(0):
+                return ""
+            piece = self._inner.next()
+            if piece is not None:
+                self._tokens += piece.tokens
+                self._text.append(piece.text)
+                return piece.text
             finish, failure, logprobs = self._inner.ended()
             rounds, drafted, tested, accepted = self._inner.counts
             self.output = Output("".join(self._text), self._tokens, finish, self._inner.prompt_tokens, rounds, drafted,
                                  tested, accepted, failure, logprobs.tolist())
-        return None
+            return None
 
     def _wait(self):
         while not self._inner.ready(POLL):
             pass
+
+    async def _arrival(self):
+        """Waits for what _take() can take."""
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._reading:
+            self._waiters.append(waiter)
+            self._inner.listen(self._wake)
+        try:
+            await waiter[1].wait()
+        finally:
+            with self._reading:
+                self._waiters.remove(waiter)
+                if not self._waiters:
+                    self._inner.listen(None)
+
+    def _wake(self):
+        """On any thread; takes no lock, since _arrival() may hold it."""
+        for loop, event in tuple(self._waiters):
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:
+                pass  # that loop is closed
 
     def result(self) -> Output:
         """Waits for the end, and returns the output, failed ones too."""
@@ -102,20 +131,15 @@ class Stream:
         return self
 
     async def __anext__(self) -> str:
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
         try:
             while self.output is None:
-                event.clear()
-                if not self._inner.ready(0):
-                    self._inner.listen(lambda: loop.call_soon_threadsafe(event.set))
-                    await event.wait()
-                elif text := self._take():
+                if text := self._take():
                     return text
+                if self.output is None and not self._inner.ready(0):
+                    await self._arrival()
         except asyncio.CancelledError:
             self.close()
             raise
-        finally:
-            self._inner.listen(None)
         self._check()
         raise StopAsyncIteration
 

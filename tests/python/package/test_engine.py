@@ -144,6 +144,55 @@ def test_asyncio(engine):
     assert left.finish == "cancelled"
 
 
+class Watched:
+    """The compiled stream, which one thread at a time may read, with slow reads."""
+
+    def __init__(self, inner):
+        self.inner, self.readers, self.most = inner, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def next(self):
+        self.readers += 1
+        self.most = max(self.most, self.readers)
+        time.sleep(0.002)
+        piece = self.inner.next()
+        self.readers -= 1
+        return piece
+
+
+def test_threads_may_share_a_stream(engine):
+    expected = engine.generate(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+    stream = engine.stream(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+    stream._inner = watched = Watched(stream._inner)
+    pieces = [[] for _ in range(4)]
+    threads = [threading.Thread(target=lambda to: to.extend(stream), args=(p,)) for p in pieces]
+    for thread in threads:
+        thread.start()
+    assert stream.result() == expected
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert watched.most == 1 and sum(map(len, pieces)) > 0
+
+
+def test_tasks_may_share_a_stream(engine):
+    expected = engine.generate(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+
+    async def read(stream):
+        return [piece async for piece in stream]
+
+    async def main():
+        stream = engine.stream(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+        pieces = await asyncio.wait_for(asyncio.gather(*[read(stream) for _ in range(6)]), 30)
+        return stream.output, pieces
+
+    output, pieces = asyncio.run(main())
+    assert output == expected and sum(map(len, pieces)) > 10
+    assert sorted("".join(sum(pieces, []))) == sorted(expected.text)
+
+
 def test_the_lock_is_free_while_the_engine_decodes(engine):
     done, counted = threading.Event(), 0
     thread = threading.Thread(target=lambda: (engine.generate(PROMPTS * 4, max_new_tokens=64), done.set()))

@@ -30,6 +30,16 @@ def _close_all():
         os._exit(1)  # the interpreter cannot end while that thread is in it
 
 
+def _after_fork():
+    """In the new process, where no thread of an engine is."""
+    global _open
+    _open = weakref.WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _patiently(end):
     """Calls end(seconds) until it returns that threads of engines have ended."""
     begun = time.monotonic()
@@ -48,7 +58,7 @@ class Engine:
     `workload` (dicts, key by key), `plugins` (shared libraries). An unknown key is an Error that names the nearest.
 
     Models are loaded once, here. The engine decodes on a thread of its own, without the interpreter's lock but for
-    components that are written in Python. Any thread may call it.
+    components that are written in Python. Any thread may call it, but no process that was forked after it was made.
     """
 
     def __init__(self, run=None, *, target=None, draft=None, drafter=None, length=None, policy=None, verifier=None,
@@ -72,9 +82,24 @@ class Engine:
                 _documents.put(document, key, given)
         if document.get("target") is None:
             raise _core.Error("an engine needs a target: give target=DIRECTORY, or a run document that has one")
-        self._session = _core.Session(_documents.as_json(document, "the run"), beside)
+        self._held = _core.Session(_documents.as_json(document, "the run"), beside)
+        self._process = os.getpid()
         self._numbers = itertools.count()
         _open.add(self)
+
+    @property
+    def _session(self):
+        self._expect_process()
+        return self._held
+
+    def _is_here(self):
+        """Whether this process is the one that made it, and not forked from that."""
+        return self._process == os.getpid()
+
+    def _expect_process(self):
+        if not self._is_here():
+            raise _core.Error("an engine was made before this process was forked, and its thread is in the other one; "
+                              "make an engine here, or start the process by 'spawn'")
 
     @property
     def run(self) -> dict:
@@ -158,8 +183,9 @@ class Engine:
 
     def close(self):
         """Cancels what has not ended, and frees the thread. The engine takes no prompts any more. An Error where a
-        component in Python does not return, so that the thread cannot end."""
-        _patiently(self._session.close)
+        component in Python does not return, so that the thread cannot end. In a forked process it does nothing."""
+        if self._is_here():
+            _patiently(self._session.close)
         _open.discard(self)
 
     def __enter__(self):

@@ -49,28 +49,34 @@ class Stream:
 
     def __init__(self, engine, inner):
         self._engine = engine  # lives as long as what it serves
-        self._inner = inner
+        self._compiled = inner
         self._text, self._tokens = [], []
         self._reading = threading.Lock()
         self._waiters = []  # loops of asyncio, each with an event
         self.output = None
 
+    @property
+    def _inner(self):
+        self._engine._expect_process()
+        return self._compiled
+
     def _take(self):
         """The next piece of text; "" where there is none yet, as another reader may have taken it; None: it has ended."""
+        inner = self._inner  # first: in a forked process the lock may be held for ever
         with self._reading:
             if self.output is not None:
                 return None
-            if not self._inner.ready(0):
+            if not inner.ready(0):
                 return ""
-            piece = self._inner.next()
+            piece = inner.next()
             if piece is not None:
                 self._tokens += piece.tokens
                 self._text.append(piece.text)
                 return piece.text
-            finish, failure, logprobs = self._inner.ended()
-            rounds, drafted, tested, accepted = self._inner.counts
-            self.output = Output("".join(self._text), self._tokens, finish, self._inner.prompt_tokens, rounds, drafted,
-                                 tested, accepted, failure, logprobs.tolist())
+            finish, failure, logprobs = inner.ended()
+            rounds, drafted, tested, accepted = inner.counts
+            self.output = Output("".join(self._text), self._tokens, finish, inner.prompt_tokens, rounds, drafted, tested,
+                                 accepted, failure, logprobs.tolist())
             return None
 
     def _wait(self):
@@ -149,7 +155,7 @@ class Stream:
 
     def close(self):
         """Ends the request before the engine's next step."""
-        self._inner.cancel()
+        self._compiled.cancel()
 
     async def aclose(self):
         self.close()

@@ -165,7 +165,7 @@ class Watched:
 def test_threads_may_share_a_stream(engine):
     expected = engine.generate(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
     stream = engine.stream(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
-    stream._inner = watched = Watched(stream._inner)
+    stream._compiled = watched = Watched(stream._compiled)
     pieces = [[] for _ in range(4)]
     threads = [threading.Thread(target=lambda to: to.extend(stream), args=(p,)) for p in pieces]
     for thread in threads:
@@ -270,6 +270,47 @@ except foretoken.Error as error:
                           text=True)
     assert done.stdout.startswith("3\nan engine's thread has not ended within 1 s, since a component in Python")
     assert done.returncode == 1 and done.stderr.startswith("foretoken: an engine's thread has not ended")
+
+
+def test_a_forked_process_uses_no_engine_of_before():
+    code = f"""
+import foretoken, gc, multiprocessing, os, signal, sys
+engine = foretoken.Engine(target={DRAFT!r})
+stream = engine.stream("a", max_new_tokens=400, ignore_eos=True)
+next(stream)
+uses = [lambda: engine.generate("a"), lambda: next(stream), lambda: stream.result(), lambda: engine.stream("a"),
+        lambda: engine.run, lambda: engine.notices, lambda: engine.encode("a")]
+child = os.fork()
+if child == 0:
+    signal.alarm(40)  # ends it where it hangs
+    for use in uses:
+        try:
+            print(use())
+        except foretoken.Error as error:
+            print(error)
+    with engine, stream:
+        pass
+    with foretoken.Engine(target={DRAFT!r}) as own:
+        print(len(own.generate("a", max_new_tokens=3).tokens))
+    kept = stream
+    del engine, stream, uses, use
+    gc.collect()
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+def use(_):
+    signal.alarm(40)
+    return engine.generate("a")
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    try:
+        pool.map(use, [0])
+    except foretoken.Error as error:
+        print(error)
+print(len(stream.result().tokens))
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=100, stdout=subprocess.PIPE, text=True)
+    sentence = ("an engine was made before this process was forked, and its thread is in the other one; make an engine "
+                "here, or start the process by 'spawn'")
+    assert done.stdout.splitlines() == [sentence] * 7 + ["3", "5", sentence, "400"] and done.returncode == 0
 
 
 @pytest.mark.parametrize("waits", [True, False])

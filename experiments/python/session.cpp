@@ -51,7 +51,9 @@ Session::Session(const json& document, const Registries& registries, const std::
 
 std::shared_ptr<const Session::Form> Session::form(const json& changes) const {
   json run = run_;
-  run.merge_patch(changes);
+  for (const auto& [group, options] : changes.items())
+    for (const auto& [name, value] : options.items())
+      if (!value.is_null()) run[group][name] = value;
   run = complete_run(run, bench_.registries(), "the call");
   auto chat = chat_of(run, beside_);
   return std::make_shared<const Form>(Form{std::move(run), std::move(chat)});

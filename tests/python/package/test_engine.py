@@ -105,6 +105,25 @@ def test_options_of_a_call(engine):
     assert never not in engine.generate(PROMPTS[0], max_new_tokens=24, logit_bias={never: -100}).tokens
 
 
+def test_an_option_that_is_none_is_what_the_engine_was_made_with(engine):
+    first, second = engine.generate(PROMPTS[0], max_new_tokens=2).tokens
+    made = {"temperature": 0.9, "top_k": 50, "seed": 7, "logit_bias": {str(first): -100}}
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
+             "logit_bias", "seed", "samples", "logprobs", "warped_logprobs", "max_new_tokens", "stop", "ignore_eos",
+             "chat", "system", "date")
+    with foretoken.Engine(target=TARGET, sampling=made, workload={"max_new_tokens": 9, "ignore_eos": True}) as other:
+        form = other._form(dict.fromkeys(names))
+        assert json.loads(form.run) == other.run
+        given = other.generate(PROMPTS, first=0)
+        assert [len(o.tokens) for o in given] == [9, 9, 9]
+        assert other.generate(PROMPTS, first=0, **dict.fromkeys(names)) == given
+        assert other.generate(PROMPTS, first=0, temperature=0) != given
+        # A call's biases take the place of the engine's.
+        assert other.generate(PROMPTS[0], temperature=0).tokens[0] != first
+        assert other.generate(PROMPTS[0], temperature=0, logit_bias={}).tokens[:2] == [first, second]
+        assert other.generate(PROMPTS[0], temperature=0, logit_bias={second: -100}).tokens[0] == first
+
+
 def test_a_stream_is_the_output_in_pieces(engine):
     expected = engine.generate(PROMPTS[0], max_new_tokens=24)
     stream = engine.stream(PROMPTS[0], max_new_tokens=24)

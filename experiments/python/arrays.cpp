@@ -58,6 +58,16 @@ class Borrowed {
   nb::ndarray<nb::ro> array_;
 };
 
+// numpy.asarray; what makes none is an Error.
+nb::object array_from(nb::handle given, const std::string& what, const char* remedy) {
+  try {
+    return nb::handle(as_array)(given);
+  } catch (const nb::python_error& e) {
+    if (!e.matches(PyExc_ValueError) && !e.matches(PyExc_TypeError)) throw;
+    throw Error(what + " make no array of integers, since their rows differ in length; " + remedy);
+  }
+}
+
 }  // namespace
 
 void load_numpy() {
@@ -70,8 +80,8 @@ nb::object array_of(const Tensor& tensor) {
   return tensor.dtype() == DType::f32 ? matrix<float>(tensor) : matrix<std::int32_t>(tensor);
 }
 
-Integers integers_of(nb::handle given, const std::string& what) {
-  const nb::object array = nb::handle(as_array)(given);
+Integers integers_of(nb::handle given, const std::string& what, const char* remedy) {
+  const nb::object array = array_from(given, what, remedy);
   const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
   const auto size = nb::cast<std::size_t>(array.attr("size"));
   if (kind != "i" && kind != "u" && size > 0)

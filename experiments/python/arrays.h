@@ -32,13 +32,14 @@ template <class T> nb::object owned(std::vector<T> values) {
 nb::object array_of(const Tensor& tensor);
 
 // Integers of any type, or lists of them, as far as they fit; `what` names them in messages ("the tokens of ..."). What
-// is no array of integers is an Error.
+// is no array of integers is an Error, and rows of different lengths are one with this remedy.
 struct Integers {
   std::vector<int> values;  // row by row
   std::vector<std::size_t> shape;
   std::size_t rank() const { return shape.size(); }
 };
-Integers integers_of(nb::handle given, const std::string& what);
+Integers integers_of(nb::handle given, const std::string& what, const char* remedy = "give rows of one length");
+inline constexpr const char* kFillRows = "fill short rows up with -1";
 
 // float32 [rows, columns], dense, on the host. Of a NumPy array that owns its memory and has one name, no view: that
 // memory, and the array is read-only while the tensor lives, so that nobody writes to what is still to be read. Of

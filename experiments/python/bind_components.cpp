@@ -39,7 +39,7 @@ nb::list all_tokens(DraftBatch& batch) {
 }
 
 void guess(DraftBatch& batch, nb::handle given) {
-  const Integers tokens = integers_of(given, "the guessed tokens");
+  const Integers tokens = integers_of(given, "the guessed tokens", kFillRows);
   if (tokens.rank() < 1 || tokens.rank() > 2 || tokens.shape[0] != std::size_t(batch.size()))
     throw Error("guess() needs tokens [requests, length], here [" + std::to_string(batch.size()) + ", any]");
   batch.guess(tokens.values, tokens.rank() == 1 ? 1 : int(tokens.shape[1]));

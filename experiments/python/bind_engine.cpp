@@ -21,7 +21,7 @@ using nb::literals::operator""_a;
 namespace {
 
 std::vector<Token> tokens_of(nb::handle given, const char* what) {
-  Integers tokens = integers_of(given, what);
+  Integers tokens = integers_of(given, what, "give one list of token ids");
   if (tokens.rank() != 1)
     throw Error(std::string(what) + " have the shape " + shape_text(tokens.shape) + "; give one list of token ids");
   return std::move(tokens.values);
@@ -99,7 +99,7 @@ void bind_engine(nb::module_& m) {
             return std::const_pointer_cast<Session::Form>(s->form(patch));
           },
           "changes"_a, "JSON: changes of the run's sampling and workload.")
-      .def("submit", &submit, "form"_a, "prompt"_a, "number"_a, "sample"_a = 0, "like"_a.none() = nb::none(),
+      .def("submit", &submit, "form"_a, "prompt"_a.none(), "number"_a, "sample"_a = 0, "like"_a.none() = nb::none(),
            "An OutputStream; None where as many requests wait as can.")
       .def("encode", [](const HeldSession& s, const Session::Form& form,
                         const std::string& text) { return s->encode(form, text); })

@@ -112,7 +112,7 @@ class PythonDrafter : public Drafter {
 
  private:
   void guess(const nb::object& guessed, DraftBatch& batch) const {
-    const Integers tokens = integers_of(guessed, "the tokens that " + books_.who + " returned");
+    const Integers tokens = integers_of(guessed, "the tokens that " + books_.who + " returned", kFillRows);
     const bool one = tokens.rank() == 1;
     if (tokens.rank() < 1 || tokens.rank() > 2 || tokens.shape[0] != std::size_t(batch.size()))
       throw Error(books_.who + " returned tokens of the shape " + shape_text(tokens.shape) +

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "experiments/session/run_document.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -18,7 +19,11 @@ constexpr const char* kRun = "the engine's run";
 json without_prompts(json document) {
   if (document.is_object() && document.contains("base") && document.contains("axes"))
     throw Error("an engine is made of one run, and this document is a sweep of several; give what is under its 'base'");
-  if (document.is_object()) document["workload"]["prompts"] = "(the prompts of each call)";
+  if (!document.is_object()) return document;
+  json& workload = document["workload"];
+  if (!workload.is_null() && !workload.is_object())
+    throw Error(std::string(kRun) + ": '/workload' must be an object, not " + shown(workload));
+  workload["prompts"] = "(the prompts of each call)";
   return document;
 }
 

@@ -5,6 +5,7 @@ import atexit
 import collections
 import itertools
 import json
+import operator
 import os
 import sys
 import time
@@ -123,6 +124,8 @@ class Engine:
 
     def encode(self, text: str, **options) -> list:
         """The ids of a prompt, in the form in which the run puts it to the model."""
+        if not isinstance(text, str):
+            raise _core.Error(f"encode() takes a string, not a {type(text).__name__}")
         return self._session.encode(self._form(options), text)
 
     def decode(self, tokens) -> str:
@@ -160,7 +163,7 @@ class Engine:
         form = self._form(options)
         if json.loads(form.run)["sampling"]["samples"] > 1:
             raise _core.Error("stream() has one output; call it for each sample, with another number")
-        number = next(self._numbers) if number is None else number
+        number = next(self._numbers) if number is None else _number(number, "number")
         inner = self._session.submit(form, prompt, number)
         if inner is None:
             raise _core.Error("as many requests are waiting as the engine takes; read the streams that are there first")
@@ -203,12 +206,26 @@ class Engine:
         """Whether it is one prompt: a string, or ids."""
         if isinstance(prompts, str):
             return True
+        if isinstance(prompts, (bytes, dict)):
+            raise _core.Error(f"prompts are a string, a list of token ids, or a list of these, not a "
+                              f"{type(prompts).__name__}")
         if hasattr(prompts, "ndim"):
             return prompts.ndim == 1
         try:
             return len(prompts) > 0 and all(isinstance(t, int) for t in prompts)
         except TypeError:
             raise _core.Error("prompts are a string, a list of token ids, or a list of these") from None
+
+
+def _number(given, name):
+    """A prompt's number; it names its draws."""
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**30:
+        raise _core.Error(f"{name}= is the number of a prompt, from 0 up to 2**30, not {given!r}; give an integer")
+    return number
 
 
 class _Call:
@@ -220,6 +237,7 @@ class _Call:
         self._one = engine._is_one(prompts)
         self._prompts = [prompts] if self._one else list(prompts)
         self._samples = json.loads(self._form.run)["sampling"]["samples"]
+        first = None if first is None else _number(first, "first")
         # All at once, so that calls at the same time do not mix their numbers.
         self._numbers = [next(engine._numbers) if first is None else first + i for i in range(len(self._prompts))]
         self._unended = collections.deque()

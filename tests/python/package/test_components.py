@@ -197,6 +197,9 @@ def written_again(self, batch):
     (lambda self, batch: np.zeros((9, 2), int), r"returned tokens of the shape \[9, 2\]"),
     (lambda self, batch: np.zeros((len(batch), 2)), "no integers but float64"),
     (lambda self, batch: "abc", "no integers"),
+    (lambda self, batch: [[1, 2], [3]], "the tokens that the drafter 'py_wrong' returned make no array of integers, since "
+     "their rows differ in length; fill short rows up with -1"),
+    (lambda self, batch: batch.guess([[1, 2], [3]]), "the guessed tokens make no array .*; fill short rows up with -1"),
     (lambda self, batch: np.full((len(batch), 1), 2**40), "outside the target's vocabulary"),
     (logits(1, 7), r"of the shape \[1, 7\]; give float32 \[requests, vocabulary\], here \[1, 4096\]"),
     (logits(1, 4096, dtype=np.float64), "of the type float64; give float32"),

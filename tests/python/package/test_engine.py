@@ -366,6 +366,8 @@ print(let_go.wait(20), {waits} and gone.wait(20))
     ({"target": TARGET, "sampling": {"temperature": float("nan")}}, "JSON has no form for"),
     ({"target": TARGET, "sampling": {"temperature": -1}}, "temperature"),
     ({"target": TARGET, "drafter": 7}, "the drafter is a int"),
+    ({"target": TARGET, "workload": "x"}, "'/workload' must be an object, not \"x\""),
+    ({"run": {"target": {"model": TARGET}, "workload": [1]}}, r"'/workload' must be an object, not \[1\]"),
 ])
 def test_bad_engines_say_why(arguments, sentence):
     with pytest.raises(foretoken.Error, match=sentence):
@@ -379,9 +381,27 @@ def test_bad_engines_say_why(arguments, sentence):
     ([0.5], {}, "no integers but float64"),
     (5, {}, "a string, a list of token ids"),
     ("", {}, "prompt"),
+    ([[1, 2], [3, [4]]], {}, "make no array of integers, since their rows differ in length; give one list of token ids"),
+    ([[[1, 2], [3]]], {}, "the tokens of a prompt make no array of integers"),
+    ([None], {}, "no integers but object"),
+    ({"a": 1}, {}, "a string, a list of token ids, .* not a dict"),
+    ("a", {"first": "x"}, "first= is the number of a prompt, .* not 'x'"),
+    ("a", {"first": 2**40}, "first= is the number of a prompt"),
+    ("a", {"first": -1}, "first= is the number of a prompt"),
     ("a " * 5000, {}, "context|positions|tokens"),
 ])
 def test_bad_calls_say_why(engine, prompts, options, sentence):
     with pytest.raises(foretoken.Error, match=sentence):
         engine.generate(prompts, **options)
     assert len(engine.generate("a", max_new_tokens=2).tokens) == 2  # the engine goes on
+
+
+@pytest.mark.parametrize("call, sentence", [
+    (lambda engine: engine.encode(3), "encode.. takes a string, not a int"),
+    (lambda engine: engine.decode([[1], [2, 3]]), "the tokens make no array of integers, since .*; give one list"),
+    (lambda engine: engine.stream("a", number=None, stop=3), "/workload/stop"),
+    (lambda engine: engine.stream("a", number=1.5), "number= is the number of a prompt"),
+])
+def test_other_bad_calls_say_why(engine, call, sentence):
+    with pytest.raises(foretoken.Error, match=sentence):
+        call(engine)

@@ -39,6 +39,12 @@ def _file(made):
     return file
 
 
+def _expect_file(function, file):
+    """The text of a class is looked for by its name or line in its module's file, also where exec() wrote it elsewhere."""
+    if Path(function.__code__.co_filename).name != Path(file).name:
+        raise _Unknown
+
+
 class _Parts:
     """Text alone may be that of a file which was edited since it was read, and code alone lacks what is no function: both
     are hashed, and what functions enclose."""
@@ -76,6 +82,8 @@ class _Parts:
             for name, value in vars(cls).items():
                 value = getattr(value, "__func__", getattr(value, "fget", value))  # of static and class methods, properties
                 if inspect.isfunction(value):
+                    if value.__qualname__ == f"{cls.__qualname__}.{name}":
+                        _expect_file(inspect.unwrap(value), inspect.getsourcefile(cls))
                     self.say("method", name)
                     self.of_function(value)
 

@@ -87,6 +87,25 @@ foretoken.register_drafter("py_cell", Cell)
         assert lines_of_a_sweep(out, "py_cell") == lines  # nothing is measured again
 
 
+class InTheFile:
+    """exec() below makes another of this name"""
+
+    most = 1
+
+    def draft(self, batch):
+        return [[self.most]] * len(batch)
+
+
+def test_what_exec_wrote_is_not_what_the_file_has_under_its_name():
+    hashes = []
+    for most in (1, 2):
+        names = {"__name__": __name__}
+        exec(f"class InTheFile:\n    most = {most}\n    def draft(self, b):\n        return [[self.most]] * len(b)\n", names)
+        foretoken.register_drafter("py_exec", names["InTheFile"])
+        hashes.append(hash_of("py_exec"))
+    assert hashes[0] != hashes[1]
+
+
 def test_a_drafter_and_a_policy_of_one_name_are_told_apart(tmp_path):
     file, out = tmp_path / "both.py", tmp_path / "out.jsonl"
     for lines, length in enumerate((2, 3), 1):

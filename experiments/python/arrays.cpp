@@ -10,9 +10,9 @@
 namespace foretoken::python {
 namespace {
 
-PyObject* as_array = nullptr;  // numpy.asarray, for as long as the process lives
-
-std::string kind_of(nb::handle h) { return said(nb::object(nb::handle(h.type()).attr("__name__"))); }
+// numpy.asarray and numpy.ndarray, for as long as the process lives.
+PyObject* as_array = nullptr;
+PyObject* array_type = nullptr;
 
 template <class T> nb::object matrix(const Tensor& t) {
   auto* const held = new Tensor(t);
@@ -26,49 +26,62 @@ std::string lengths_of(const nb::ndarray<nb::ro>& a) {
   return text + "]";
 }
 
-// An array that Python gave, until the last tensor that reads it has gone.
+// The most references to an array that is an argument of a call and has one name: the argument's own, and the name's.
+// More may be views, which stay writable when the array no longer is. Python 3.14 counts no argument of its own.
+constexpr Py_ssize_t kOneName = PY_VERSION_HEX < 0x030E0000 ? 2 : 1;
+
+// Whether all that can write to the memory is the array itself: it owns it, and nothing else knows it.
+bool is_sole_owner(nb::handle given) {
+  return Py_REFCNT(given.ptr()) <= kOneName && given.type().ptr() == array_type && given.attr("base").is_none() &&
+         nb::cast<bool>(given.attr("flags").attr("owndata")) && nb::cast<bool>(given.attr("flags").attr("writeable"));
+}
+
+// A sole owner, read-only until the last tensor that reads it has gone.
 class Borrowed {
  public:
-  Borrowed(nb::handle given, nb::ndarray<nb::ro> array)
-      : given_(nb::borrow(given)), array_(std::move(array)), frozen_(set_writable(false)) {}
+  Borrowed(nb::handle given, nb::ndarray<nb::ro> array) : given_(nb::borrow(given)), array_(std::move(array)) {
+    set_writable(false);
+  }
   ~Borrowed() {
     const nb::gil_scoped_acquire gil;
-    if (frozen_) set_writable(true);
+    set_writable(true);
     given_.reset();
     array_ = {};
   }
   Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
   void* data() const { return const_cast<void*>(static_cast<const void*>(array_.data())); }
 
  private:
-  // Of a NumPy array; whether it was the other way before.
-  bool set_writable(bool on) const {
-    try {
-      if (!nb::hasattr(given_, "flags") || !nb::hasattr(given_, "setflags")) return false;
-      if (nb::cast<bool>(given_.attr("flags").attr("writeable")) == on) return false;
-      given_.attr("setflags")(nb::arg("write") = on);
-      return true;
-    } catch (const std::exception&) {
-      return false;  // a view of what may not be written
-    }
-  }
+  void set_writable(bool on) const { given_.attr("setflags")(nb::arg("write") = on); }
 
   nb::object given_;
   nb::ndarray<nb::ro> array_;
-  bool frozen_;
 };
+
+// numpy.asarray; what makes none is an Error.
+nb::object array_from(nb::handle given, const std::string& what, const char* remedy) {
+  try {
+    return nb::handle(as_array)(given);
+  } catch (const nb::python_error& e) {
+    if (!e.matches(PyExc_ValueError) && !e.matches(PyExc_TypeError)) throw;
+    throw Error(what + " make no array of integers, since their rows differ in length; " + remedy);
+  }
+}
 
 }  // namespace
 
-void load_numpy() { as_array = nb::object(nb::module_::import_("numpy").attr("asarray")).release().ptr(); }
+void load_numpy() {
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  as_array = nb::object(numpy.attr("asarray")).release().ptr();
+  array_type = nb::object(numpy.attr("ndarray")).release().ptr();
+}
 
 nb::object array_of(const Tensor& tensor) {
   return tensor.dtype() == DType::f32 ? matrix<float>(tensor) : matrix<std::int32_t>(tensor);
 }
 
-Integers integers_of(nb::handle given, const std::string& what) {
-  const nb::object array = nb::handle(as_array)(given);
+Integers integers_of(nb::handle given, const std::string& what, const char* remedy) {
+  const nb::object array = array_from(given, what, remedy);
   const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
   const auto size = nb::cast<std::size_t>(array.attr("size"));
   if (kind != "i" && kind != "u" && size > 0)
@@ -83,9 +96,10 @@ Integers integers_of(nb::handle given, const std::string& what) {
 }
 
 Tensor floats_of(nb::handle given, const std::string& what) {
+  const bool sole = is_sole_owner(given);  // before anything here refers to it
   nb::ndarray<nb::ro> array;
   if (!nb::ndarray_check(given) || !nb::try_cast(given, array, false))
-    throw Error(what + " are no array but a " + kind_of(given) + "; give a NumPy array or a tensor of float32");
+    throw Error(what + " are no array but " + kind_of(given) + "; give a NumPy array or a tensor of float32");
   if (array.dtype() != nb::dtype<float>() || array.ndim() != 2)
     throw Error(what + " have " + std::to_string(array.ndim()) + " dimensions of the type " +
                 said(nb::object(given.attr("dtype"))) + "; give float32 with two dimensions");
@@ -94,6 +108,11 @@ Tensor floats_of(nb::handle given, const std::string& what) {
   const bool dense = array.size() == 0 || (array.stride(1) == 1 && array.stride(0) == std::int64_t(array.shape(1)));
   if (!dense) throw Error(what + ", " + lengths_of(array) + ", have gaps between them; give numpy.ascontiguousarray()");
   const Shape shape{std::int64_t(array.shape(0)), std::int64_t(array.shape(1))};
+  if (!sole) {
+    const Tensor copy = Tensor::host(shape, DType::f32);
+    std::copy_n(static_cast<const float*>(array.data()), array.size(), copy.data<float>());
+    return copy;
+  }
   const auto held = std::make_shared<Borrowed>(given, std::move(array));
   return {held, held->data(), shape, DType::f32};
 }

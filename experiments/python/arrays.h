@@ -1,4 +1,4 @@
-// Arrays between Python and tensors, without copies where the memory is the host's: what Python gets is NumPy's and
+// Arrays between Python and tensors. What Python gets is NumPy's, without a copy where the memory is the host's, and
 // keeps the memory alive; what it gives is anything with DLPack or the buffer protocol, so PyTorch too.
 #pragma once
 #include <string>
@@ -32,16 +32,18 @@ template <class T> nb::object owned(std::vector<T> values) {
 nb::object array_of(const Tensor& tensor);
 
 // Integers of any type, or lists of them, as far as they fit; `what` names them in messages ("the tokens of ..."). What
-// is no array of integers is an Error.
+// is no array of integers is an Error, and rows of different lengths are one with this remedy.
 struct Integers {
   std::vector<int> values;  // row by row
   std::vector<std::size_t> shape;
   std::size_t rank() const { return shape.size(); }
 };
-Integers integers_of(nb::handle given, const std::string& what);
+Integers integers_of(nb::handle given, const std::string& what, const char* remedy = "give rows of one length");
+inline constexpr const char* kFillRows = "fill short rows up with -1";
 
-// float32 [rows, columns], dense, on the host: the array's own memory, which the tensor keeps alive. A NumPy array is
-// read-only until then, so that nobody writes to what is still to be read. Anything else is an Error; `what` as above.
+// float32 [rows, columns], dense, on the host. Of a NumPy array that owns its memory and has one name, no view: that
+// memory, and the array is read-only while the tensor lives, so that nobody writes to what is still to be read. Of
+// another array: a copy. Anything else is an Error; `what` as above.
 Tensor floats_of(nb::handle given, const std::string& what);
 
 // To be called when the module is loaded: NumPy must not be imported later, where another thread may wait.

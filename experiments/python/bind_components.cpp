@@ -39,7 +39,7 @@ nb::list all_tokens(DraftBatch& batch) {
 }
 
 void guess(DraftBatch& batch, nb::handle given) {
-  const Integers tokens = integers_of(given, "the guessed tokens");
+  const Integers tokens = integers_of(given, "the guessed tokens", kFillRows);
   if (tokens.rank() < 1 || tokens.rank() > 2 || tokens.shape[0] != std::size_t(batch.size()))
     throw Error("guess() needs tokens [requests, length], here [" + std::to_string(batch.size()) + ", any]");
   batch.guess(tokens.values, tokens.rank() == 1 ? 1 : int(tokens.shape[1]));
@@ -155,9 +155,11 @@ void bind_drafts(nb::module_& m) {
            "its first -1 and as far as its budget goes.")
       .def("guess_below", &guess_below, "requests"_a, "parents"_a, "tokens"_a,
            "Guesses one token below each given node: integers [places]. i32 [places]: the nodes; -1: no budget left.")
-      .def("draw", &draw, "logits"_a, "temperature"_a.none() = nb::none(),
-           "Draws a token below the first path of each tree: float32 [requests, vocab], not copied and read-only till\n"
-           "the step ends. Warped as the sequence is, or by `temperature`. i32 [requests]; -1: no budget left.")
+      .def(
+          "draw", &draw, "logits"_a, "temperature"_a.none() = nb::none(),
+          "Draws a token below the first path of each tree: float32 [requests, vocab]; an array that owns\n"
+          "its memory and has one name is read-only till the step ends, another is copied. Warped as the sequence is,\n"
+          "or by `temperature`. i32 [requests]; -1: no budget left.")
       .def("draw_below", &draw_below, "requests"_a, "parents"_a, "logits"_a, "children"_a = 1,
            "how"_a = "without_replacement", "temperature"_a.none() = nb::none(),
            "Draws siblings below each given node: logits float32 [places, vocab]. (nodes, tokens), both i32\n"

@@ -9,9 +9,8 @@
 
 #include "experiments/python/arrays.h"
 #include "experiments/python/bindings.h"
+#include "experiments/python/held_session.h"
 #include "experiments/python/making.h"
-#include "experiments/python/plugins.h"
-#include "experiments/python/session.h"
 #include "kernels/error.h"
 
 namespace foretoken::python {
@@ -21,27 +20,8 @@ using nb::literals::operator""_a;
 
 namespace {
 
-// A session whose end does not wait for the interpreter's lock while its thread does.
-class HeldSession {
- public:
-  HeldSession(const std::string& document, const std::string& beside) {
-    const json run = json::parse(prepared(nlohmann::ordered_json::parse(document)).dump());
-    const nb::gil_scoped_release unlocked;
-    session_ = std::make_unique<Session>(run, registries(), beside);
-  }
-  ~HeldSession() {
-    const nb::gil_scoped_release unlocked;
-    session_.reset();
-  }
-  HeldSession(const HeldSession&) = delete;
-  Session* operator->() const { return session_.get(); }
-
- private:
-  std::unique_ptr<Session> session_;
-};
-
 std::vector<Token> tokens_of(nb::handle given, const char* what) {
-  Integers tokens = integers_of(given, what);
+  Integers tokens = integers_of(given, what, "give one list of token ids");
   if (tokens.rank() != 1)
     throw Error(std::string(what) + " have the shape " + shape_text(tokens.shape) + "; give one list of token ids");
   return std::move(tokens.values);
@@ -106,6 +86,7 @@ void bind_streams(nb::module_& m) {
 
 void bind_engine(nb::module_& m) {
   bind_streams(m);
+  m.def("wait_for_endings", &wait_for_endings, "seconds"_a);
   nb::class_<Session::Form>(m, "Form", "How requests of one call are made.")
       .def_prop_ro("run", [](const Session::Form& f) { return f.run.dump(); });
   nb::class_<HeldSession>(m, "Session", "An engine and the thread that drives it.")
@@ -118,7 +99,7 @@ void bind_engine(nb::module_& m) {
             return std::const_pointer_cast<Session::Form>(s->form(patch));
           },
           "changes"_a, "JSON: changes of the run's sampling and workload.")
-      .def("submit", &submit, "form"_a, "prompt"_a, "number"_a, "sample"_a = 0, "like"_a.none() = nb::none(),
+      .def("submit", &submit, "form"_a, "prompt"_a.none(), "number"_a, "sample"_a = 0, "like"_a.none() = nb::none(),
            "An OutputStream; None where as many requests wait as can.")
       .def("encode", [](const HeldSession& s, const Session::Form& form,
                         const std::string& text) { return s->encode(form, text); })

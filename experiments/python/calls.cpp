@@ -30,6 +30,11 @@ std::string said(nb::handle value) {
   return {};
 }
 
+std::string kind_of(nb::handle value) {
+  const std::string kind = said(nb::object(value.type().attr("__name__")));
+  return (kind.find_first_of("aeiouAEIOU") == 0 ? "an " : "a ") + kind;
+}
+
 void set_error_class(nb::handle error) { error_class = error.inc_ref().ptr(); }
 
 std::string raised(const nb::python_error& error, const std::string& who, const std::string& where) {

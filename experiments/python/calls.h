@@ -13,6 +13,8 @@ namespace nb = nanobind;
 
 // What str() gives; empty where it raises. Needs the interpreter's lock, as everything here.
 std::string said(nb::handle value);
+// Of what type it is: "a list", "an int".
+std::string kind_of(nb::handle value);
 // "ValueError: no such thing (mine.py, line 12)"; of an Error of this project its sentence alone.
 std::string raised(const nb::python_error& error, const std::string& who, const std::string& where);
 // The class foretoken.Error, made when the module is loaded.

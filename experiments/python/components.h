@@ -20,7 +20,7 @@ struct Registration {
   std::string name, summary, source;
   std::string options;     // a list of {"name", "type", "standard", "meaning", "least", "most", "optional"}
   std::string examples;    // a list of options to test it with; "[]": the defaults alone
-  std::string file, hash;  // where it was written, and what tells its text from another; "": not known
+  std::string file, hash;  // where it was written, "": not known, and what tells it from another of its name
   nb::object make;         // (options, facts of the target and the device) -> the component
   nb::object traits;       // options -> what it states of itself
 };

@@ -239,9 +239,15 @@ DraftBatch::Grown DraftBatch::draw_below(const Places& places, const Tensor& log
 }
 
 std::vector<DraftTree> DraftBatch::take() {
+  std::vector<DraftTree> trees = std::move(trees_);
+  close();
+  return trees;
+}
+
+void DraftBatch::close() {
   books_ = nullptr;
   requests_ = {};
-  return std::move(trees_);
+  trees_.clear();
 }
 
 }  // namespace foretoken

@@ -34,7 +34,7 @@ struct Places {
 
 class DraftBatch {
  public:
-  // Both must outlive the call of draft(); afterwards take() has been called, and what needs them is an Error.
+  // Both must outlive the call of draft(), at whose end close() must be called: what needs them is an Error then.
   DraftBatch(DraftBooks& books, std::span<const DraftRequest> requests);
 
   int size() const { return size_; }
@@ -74,9 +74,9 @@ class DraftBatch {
   };
   Grown draw_below(const Places& places, const Tensor& logits, const Siblings& siblings);
 
-  // The trees. To be called once.
+  // The trees, and closes it.
   std::vector<DraftTree> take();
-  bool open() const { return books_ != nullptr; }
+  void close();
 
  private:
   struct Drawing {

@@ -57,6 +57,11 @@ class PythonDrafter : public Drafter {
       if (const auto fault = faults_.find(r.sequence->id); fault != faults_.end()) throw Error(fault->second);
     const nb::gil_scoped_acquire gil;
     const auto batch = std::make_shared<DraftBatch>(books_, requests);
+    // Python may keep the batch, and what it reads goes with this call, whichever way it ends.
+    struct End {
+      DraftBatch& batch;
+      ~End() { batch.close(); }
+    } const end{*batch};
     calling(books_.who, "draft", [&] {
       const nb::object guessed = draft_(batch);
       if (!guessed.is_none()) guess(guessed, *batch);
@@ -91,12 +96,23 @@ class PythonDrafter : public Drafter {
   std::string notice() const override {
     if (!notice_) return {};
     const nb::gil_scoped_acquire gil;
-    return calling(books_.who, "notice", [&] { return said(notice_()); });
+    try {
+      return calling(books_.who, "notice", [&]() -> std::string {
+        const nb::object sentence = notice_();
+        if (sentence.is_none()) return {};
+        if (!nb::isinstance<nb::str>(sentence))
+          throw Error(books_.who + " returned in notice what is no sentence but " + kind_of(sentence) +
+                      "; return a string, or None where there is nothing to say");
+        return said(sentence);
+      });
+    } catch (const Error& e) {  // what cannot be said fails no request
+      return e.what();
+    }
   }
 
  private:
   void guess(const nb::object& guessed, DraftBatch& batch) const {
-    const Integers tokens = integers_of(guessed, "the tokens that " + books_.who + " returned");
+    const Integers tokens = integers_of(guessed, "the tokens that " + books_.who + " returned", kFillRows);
     const bool one = tokens.rank() == 1;
     if (tokens.rank() < 1 || tokens.rank() > 2 || tokens.shape[0] != std::size_t(batch.size()))
       throw Error(books_.who + " returned tokens of the shape " + shape_text(tokens.shape) +
@@ -146,7 +162,7 @@ void register_drafter(const Registration& r) {
       },
       .traits = [traits, who](const json& options, const ModelInfo&) { return needs_of(traits(options), who); },
       .examples = json::parse(r.examples).get<std::vector<json>>(),
-      .plugin = file_of(r)};
+      .plugin = file_of(r, "drafter")};
   put(&Registries::drafters, r, std::move(entry));
 }
 

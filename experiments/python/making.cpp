@@ -1,8 +1,8 @@
 #include "experiments/python/making.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
-#include <set>
 
 #include "experiments/python/calls.h"
 #include "framework/components/host.h"
@@ -18,7 +18,7 @@ namespace {
 struct Shelf {
   std::mutex mutex;
   Registries registries;
-  std::set<std::string> names;  // "drafter mine"
+  std::map<std::string, std::string> files;  // of those from Python, by "drafter mine": file_of()
 };
 
 Shelf& shelf() {
@@ -93,8 +93,8 @@ std::shared_ptr<StepBatch> step_of(const StepReport& report) {
   return step;
 }
 
-std::string file_of(const Registration& r) {
-  return r.hash.empty() ? "" : r.name + " (Python" + (r.file.empty() ? ")" : ", " + r.file + ")");
+std::string file_of(const Registration& r, const std::string& kind) {
+  return r.hash.empty() ? "" : r.name + " (Python " + kind + (r.file.empty() ? ")" : ", " + r.file + ")");
 }
 
 template <class T> void put(Registry<T> Registries::* kind, const Registration& r, Entry<T> entry) {
@@ -102,12 +102,13 @@ template <class T> void put(Registry<T> Registries::* kind, const Registration& 
   const std::lock_guard lock(s.mutex);
   Registry<T>& registry = s.registries.*kind;
   const std::string name = registry.what() + " " + r.name, file = entry.plugin;
-  if (s.names.contains(name))
+  if (const auto before = s.files.find(name); before != s.files.end()) {
     registry.replace(r.name, std::move(entry));
-  else
+    std::erase_if(s.registries.plugins, [&](const PluginFile& p) { return p.path == before->second; });
+  } else {
     registry.add(r.name, std::move(entry));
-  s.names.insert(name);
-  std::erase_if(s.registries.plugins, [&](const PluginFile& p) { return p.path == file; });
+  }
+  s.files[name] = file;
   if (!file.empty()) s.registries.plugins.push_back({file, r.hash});
 }
 template void put(Registry<Drafter> Registries::*, const Registration&, Entry<Drafter>);

@@ -26,7 +26,7 @@ nb::object made(const nb::object& make, const nlohmann::json& options, Host& hos
 std::shared_ptr<StepBatch> step_of(const StepReport& report);
 
 // What stands for the component among the plugins of a run, so that a result says what measured it.
-std::string file_of(const Registration& r);
+std::string file_of(const Registration& r, const std::string& kind);
 // Registers the entry, and its file.
 template <class T> void put(Registry<T> Registries::* kind, const Registration& r, Entry<T> entry);
 

@@ -92,7 +92,7 @@ void register_policy(const Registration& r) {
       },
       .traits = [traits](const json& options, const ModelInfo&) { return traits_of(traits(options)); },
       .examples = json::parse(r.examples).get<std::vector<json>>(),
-      .plugin = file_of(r)};
+      .plugin = file_of(r, "policy")};
   put(&Registries::policies, r, std::move(entry));
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "experiments/session/run_document.h"
+#include "framework/text/json_file.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -18,7 +19,11 @@ constexpr const char* kRun = "the engine's run";
 json without_prompts(json document) {
   if (document.is_object() && document.contains("base") && document.contains("axes"))
     throw Error("an engine is made of one run, and this document is a sweep of several; give what is under its 'base'");
-  if (document.is_object()) document["workload"]["prompts"] = "(the prompts of each call)";
+  if (!document.is_object()) return document;
+  json& workload = document["workload"];
+  if (!workload.is_null() && !workload.is_object())
+    throw Error(std::string(kRun) + ": '/workload' must be an object, not " + shown(workload));
+  workload["prompts"] = "(the prompts of each call)";
   return document;
 }
 
@@ -51,7 +56,9 @@ Session::Session(const json& document, const Registries& registries, const std::
 
 std::shared_ptr<const Session::Form> Session::form(const json& changes) const {
   json run = run_;
-  run.merge_patch(changes);
+  for (const auto& [group, options] : changes.items())
+    for (const auto& [name, value] : options.items())
+      if (!value.is_null()) run[group][name] = value;
   run = complete_run(run, bench_.registries(), "the call");
   auto chat = chat_of(run, beside_);
   return std::make_shared<const Form>(Form{std::move(run), std::move(chat)});
@@ -81,8 +88,17 @@ std::unique_ptr<OutputStream> Session::submit(const Form& form, const Asked& ask
 void Session::note(const StepReport& report) {
   if (report.finished.empty()) return;
   std::vector<std::string> sentences;
-  for (std::string& sentence : std::vector{engine_->doubt(), engine_->notice()})
-    if (!sentence.empty()) sentences.push_back(sentence);
+  const auto hear = [&](const auto& say) {
+    std::string sentence;
+    try {
+      sentence = say();
+    } catch (const std::exception& e) {  // of a drafter from a plugin: it fails no request
+      sentence = e.what();
+    }
+    if (!sentence.empty()) sentences.push_back(std::move(sentence));
+  };
+  hear([&] { return engine_->doubt(); });
+  hear([&] { return engine_->notice(); });
   const std::lock_guard lock(mutex_);
   notices_ = std::move(sentences);
 }

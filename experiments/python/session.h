@@ -64,7 +64,8 @@ class Session {
     nlohmann::json run;
     std::optional<ChatTemplate> chat;
   };
-  // `changes`: a JSON merge patch of the run. What it may not hold is an Error, as in a document.
+  // `changes`: {"sampling": {name: value}, "workload": ...}, each in the place of the run's own, as a whole; null: the
+  // run's own stays. What it may not hold is an Error, as in a document.
   std::shared_ptr<const Form> form(const nlohmann::json& changes) const;
 
   struct Asked {

@@ -146,7 +146,12 @@ std::string EngineLoop::broken() const {
   return broken_;
 }
 
+static thread_local bool on_loop_thread = false;
+
+bool EngineLoop::is_on_loop_thread() { return on_loop_thread; }
+
 void EngineLoop::run() {
+  on_loop_thread = true;
   try {
     for (wait_for_work(); !taking_.empty() || !engine_.idle(); wait_for_work()) {
       // Not while a step that failed has left cancelled requests in the engine: theirs may fail again.

@@ -79,6 +79,9 @@ class EngineLoop {
   // Why it serves no more: an exception of a hook, or of a step that failed again after all requests had been
   // cancelled. Empty where it serves.
   std::string broken() const;
+  // Whether this thread is that of some loop. It must end no loop: its own would wait for itself, and of two that end
+  // each other's each would wait for the other.
+  static bool is_on_loop_thread();
 
  private:
   using Stream = std::shared_ptr<TokenStream::State>;

@@ -12,7 +12,8 @@ from . import _core
 from ._check import CheckReport, check
 from ._components import drafter, option, policy, register_drafter, register_policy
 from ._core import DraftBatch, Error, OutcomeBatch, PolicyBatch, StepBatch
-from ._engine import Engine, Output, Stream
+from ._engine import Engine
+from ._stream import Output, Stream
 from ._sweep import Sweep, SweepOutcome, results
 
 __version__ = _core.version

@@ -1,11 +1,10 @@
 """Drafters and length policies written in Python, under the names by which run documents know them."""
 
 import functools
-import hashlib
 import inspect
 import json
 
-from . import _core, _documents
+from . import _core, _documents, _sources
 
 _TYPES = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "list"))
 
@@ -30,19 +29,6 @@ def _options(given):
     return listed
 
 
-def _source(made):
-    """The file and a hash of the text of what was registered; empty where they are not known."""
-    try:
-        text = inspect.getsource(made)
-    except (OSError, TypeError):
-        return "", ""
-    try:
-        file = inspect.getsourcefile(made) or ""
-    except TypeError:
-        file = ""
-    return file, hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _register(kind, name, made, stated, options, examples, summary, source):
     if not isinstance(name, str) or not name:
         raise _core.Error(f"a {kind} is registered under its name, a string, not {name!r}")
@@ -58,7 +44,7 @@ def _register(kind, name, made, stated, options, examples, summary, source):
         arguments = {key: value for key, value in json.loads(given).items() if key != "name"}
         return json.dumps({key: value(arguments) if callable(value) else value for key, value in stated.items()})
 
-    file, digest = _source(made)
+    file, digest = _sources.identity(made, stated)
     summary = summary or (inspect.getdoc(made) or "").strip().split("\n")[0] or f"a {kind} in Python"
     _core.register(kind, name, summary, source, _documents.as_json(_options(options), f"the options of '{name}'"),
                    _documents.as_json(list(examples), f"the examples of '{name}'"), file, digest, make, traits)

@@ -159,8 +159,9 @@ class DraftBatch:
 
     def draw(self, logits: ArrayLike, temperature: float | None = None) -> NDArray[np.int32]:
         """
-        Draws a token below the first path of each tree: float32 [requests, vocab], not copied and read-only till
-        the step ends. Warped as the sequence is, or by `temperature`. i32 [requests]; -1: no budget left.
+        Draws a token below the first path of each tree: float32 [requests, vocab]; an array that owns
+        its memory and has one name is read-only till the step ends, another is copied. Warped as the sequence is,
+        or by `temperature`. i32 [requests]; -1: no budget left.
         """
 
     def draw_below(self, requests: ArrayLike, parents: ArrayLike, logits: ArrayLike, children: int = 1,
@@ -289,6 +290,8 @@ class StepBatch:
     @property
     def seconds(self) -> dict[str, float]:
         """Of this step, by phase: draft, target, verify, total."""
+
+def wait_for_endings(seconds: float) -> bool: ...
 
 def register_bench_drafter(name: str) -> None: ...
 

@@ -55,7 +55,7 @@ def put(document, key, given):
 
 
 def changes(given):
-    """Sampling and workload options of one call, as changes of a run."""
+    """Sampling and workload options of one call, as changes of a run. None: not given."""
     patch = {"sampling": {}, "workload": {}}
     for name, value in given.items():
         if name in WORKLOAD:

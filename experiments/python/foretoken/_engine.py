@@ -2,18 +2,19 @@
 
 import asyncio
 import atexit
+import collections
 import itertools
 import json
+import operator
 import os
 import sys
 import time
 import weakref
-from dataclasses import dataclass, field
 
 from . import _core, _documents
+from ._stream import POLL, Stream
 
 _PATIENCE = 10  # seconds that close() waits for the end of a step
-_POLL = 0.1  # seconds without the interpreter's lock, after which Ctrl-C is looked for
 _open = weakref.WeakSet()  # engines that are not closed
 
 
@@ -23,128 +24,30 @@ def _close_all():
     try:
         for engine in list(_open):
             engine.close()
+        _patiently(_core.wait_for_endings)
     except _core.Error as error:
         print(f"foretoken: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()
         os._exit(1)  # the interpreter cannot end while that thread is in it
 
 
-@dataclass
-class Output:
-    """The output of one prompt, or of one sample of it."""
-
-    text: str
-    tokens: list  # ids of what was generated
-    finish: str  # stop_token, stop_rule, length, cancelled, failed
-    prompt_tokens: int = 0
-    rounds: int = 0  # forwards of the target that this output took part in
-    drafted: int = 0  # nodes below the root
-    tested: int = 0  # levels up to a rejection or the end of the output
-    accepted: int = 0  # of these
-    failure: str = ""  # why it failed; empty where it did not
-    logprobs: list = field(default_factory=list)  # of the tokens, if asked for
-
-    @property
-    def tau(self) -> float:
-        """Tokens per forward of the target."""
-        return len(self.tokens) / self.rounds if self.rounds else float("nan")
-
-    @property
-    def alpha(self) -> float:
-        """Accepted over tested levels."""
-        return self.accepted / self.tested if self.tested else float("nan")
-
-    @property
-    def acceptance(self) -> float:
-        """Accepted over drafted nodes."""
-        return self.accepted / self.drafted if self.drafted else float("nan")
+def _after_fork():
+    """In the new process, where no thread of an engine is."""
+    global _open
+    _open = weakref.WeakSet()
 
 
-class Stream:
-    """The text of one prompt, piece by piece, by `for` or `async for`. Closed, or left, it cancels its request.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
-    `output` is there once it has ended; a request that fails raises foretoken.Error then.
-    """
 
-    def __init__(self, engine, inner):
-        self._engine = engine  # lives as long as what it serves
-        self._inner = inner
-        self._text, self._tokens = [], []
-        self.output = None
-
-    def _take(self):
-        """The next piece of text, None where it has ended; only where it is ready."""
-        piece = self._inner.next()
-        if piece is not None:
-            self._tokens += piece.tokens
-            self._text.append(piece.text)
-            return piece.text
-        if self.output is None:
-            finish, failure, logprobs = self._inner.ended()
-            rounds, drafted, tested, accepted = self._inner.counts
-            self.output = Output("".join(self._text), self._tokens, finish, self._inner.prompt_tokens, rounds, drafted,
-                                 tested, accepted, failure, logprobs.tolist())
-        return None
-
-    def _wait(self):
-        while not self._inner.ready(_POLL):
-            pass
-
-    def result(self) -> Output:
-        """Waits for the end, and returns the output, failed ones too."""
-        while self.output is None:
-            self._wait()
-            self._take()
-        return self.output
-
-    def __iter__(self):
-        return self
-
-    def __next__(self) -> str:
-        while self.output is None:
-            self._wait()
-            if text := self._take():
-                return text
-        self._check()
-        raise StopIteration
-
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self) -> str:
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            while self.output is None:
-                event.clear()
-                if not self._inner.ready(0):
-                    self._inner.listen(lambda: loop.call_soon_threadsafe(event.set))
-                    await event.wait()
-                elif text := self._take():
-                    return text
-        except asyncio.CancelledError:
-            self.close()
-            raise
-        finally:
-            self._inner.listen(None)
-        self._check()
-        raise StopAsyncIteration
-
-    def _check(self):
-        if self.output.failure:
-            raise _core.Error(self.output.failure)
-
-    def close(self):
-        """Ends the request before the engine's next step."""
-        self._inner.cancel()
-
-    async def aclose(self):
-        self.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+def _patiently(end):
+    """Calls end(seconds) until it returns that threads of engines have ended."""
+    begun = time.monotonic()
+    while not end(POLL):
+        if time.monotonic() - begun > _PATIENCE:
+            raise _core.Error(f"an engine's thread has not ended within {_PATIENCE} s, since a component in Python does "
+                              "not return from a call; see what it waits for")
 
 
 class Engine:
@@ -156,7 +59,7 @@ class Engine:
     `workload` (dicts, key by key), `plugins` (shared libraries). An unknown key is an Error that names the nearest.
 
     Models are loaded once, here. The engine decodes on a thread of its own, without the interpreter's lock but for
-    components that are written in Python. Any thread may call it.
+    components that are written in Python. Any thread may call it, but no process that was forked after it was made.
     """
 
     def __init__(self, run=None, *, target=None, draft=None, drafter=None, length=None, policy=None, verifier=None,
@@ -180,9 +83,24 @@ class Engine:
                 _documents.put(document, key, given)
         if document.get("target") is None:
             raise _core.Error("an engine needs a target: give target=DIRECTORY, or a run document that has one")
-        self._session = _core.Session(_documents.as_json(document, "the run"), beside)
+        self._held = _core.Session(_documents.as_json(document, "the run"), beside)
+        self._process = os.getpid()
         self._numbers = itertools.count()
         _open.add(self)
+
+    @property
+    def _session(self):
+        self._expect_process()
+        return self._held
+
+    def _is_here(self):
+        """Whether this process is the one that made it, and not forked from that."""
+        return self._process == os.getpid()
+
+    def _expect_process(self):
+        if not self._is_here():
+            raise _core.Error("an engine was made before this process was forked, and its thread is in the other one; "
+                              "make an engine here, or start the process by 'spawn'")
 
     @property
     def run(self) -> dict:
@@ -206,6 +124,8 @@ class Engine:
 
     def encode(self, text: str, **options) -> list:
         """The ids of a prompt, in the form in which the run puts it to the model."""
+        if not isinstance(text, str):
+            raise _core.Error(f"encode() takes a string, not a {type(text).__name__}")
         return self._session.encode(self._form(options), text)
 
     def decode(self, tokens) -> str:
@@ -217,7 +137,8 @@ class Engine:
 
         A prompt is a string or a list of token ids. Options, instead of the run's: temperature, top_k, top_p, min_p,
         repetition_penalty, frequency_penalty, presence_penalty, logit_bias, seed, samples, logprobs, warped_logprobs,
-        max_new_tokens, stop, ignore_eos, chat, system, date.
+        max_new_tokens, stop, ignore_eos, chat, system, date. Each takes the place of the run's own as a whole (a
+        logit_bias is not added to the run's); None is as if it were not given: what the engine was made with.
 
         Draws are named by the seed and the prompt's number, which counts the prompts of this engine's life; `first` is
         the number of the first prompt instead, to repeat what it drew.
@@ -225,19 +146,14 @@ class Engine:
         Returns an Output for a prompt, a list for a list; with samples > 1 a list of samples in the place of each. A
         request that fails says why in Output.failure; where all of them fail, that is raised as foretoken.Error.
         """
-        one = self._is_one(prompts)
-        form = self._form(options)
-        samples = json.loads(form.run)["sampling"]["samples"]
-        streams = []
-        for prompt in [prompts] if one else prompts:
-            number = next(self._numbers) if first is None else first + len(streams)
-            streams.append(self._samples(form, prompt, number, samples, streams))
-        outputs = [[stream.result() for stream in group] for group in streams]
-        every = [output for group in outputs for output in group]
-        if every and all(output.failure for output in every):
-            raise _core.Error(every[0].failure)
-        found = [group if samples > 1 else group[0] for group in outputs]
-        return found[0] if one else found
+        call = _Call(self, prompts, first, options)
+        for asked in call.requests():
+            while not call.take(asked):
+                if call.oldest is None:
+                    time.sleep(POLL / 10)  # the requests of others are as many as may wait
+                else:
+                    call.oldest.result()
+        return call.found([[stream.result() for stream in group] for group in call.streams])
 
     def stream(self, prompt, *, number=None, **options) -> Stream:
         """The output of one prompt as it comes: an iterator of text, by `for` or `async for`. Options as of generate();
@@ -247,36 +163,33 @@ class Engine:
         form = self._form(options)
         if json.loads(form.run)["sampling"]["samples"] > 1:
             raise _core.Error("stream() has one output; call it for each sample, with another number")
-        number = next(self._numbers) if number is None else number
-        return Stream(self, self._submit(form, prompt, number, 0, None, []))
+        number = next(self._numbers) if number is None else _number(number, "number")
+        inner = self._session.submit(form, prompt, number)
+        if inner is None:
+            raise _core.Error("as many requests are waiting as the engine takes; read the streams that are there first")
+        return Stream(self, inner)
 
     async def agenerate(self, prompts, *, first=None, **options):
         """generate() without holding up the loop of asyncio; cancelled, it cancels its requests."""
-        one = self._is_one(prompts)
-        streams = [self.stream(prompt, number=None if first is None else first + i, **options)
-                   for i, prompt in enumerate([prompts] if one else prompts)]
-
-        async def drained(stream):
-            try:
-                async for _ in stream:
-                    pass
-            except _core.Error:
-                pass  # Output.failure has it
-            return stream.output
-
-        outputs = await asyncio.gather(*map(drained, streams))
-        if outputs and all(output.failure for output in outputs):
-            raise _core.Error(outputs[0].failure)
-        return outputs[0] if one else list(outputs)
+        call = _Call(self, prompts, first, options)
+        try:
+            for asked in call.requests():
+                while not call.take(asked):
+                    if call.oldest is None:
+                        await asyncio.sleep(POLL / 10)
+                    else:
+                        await call.oldest.aresult()
+                await asyncio.sleep(0)  # each takes a moment, and there may be many
+            return call.found([[await stream.aresult() for stream in group] for group in call.streams])
+        except BaseException:
+            call.cancel()
+            raise
 
     def close(self):
         """Cancels what has not ended, and frees the thread. The engine takes no prompts any more. An Error where a
-        component in Python does not return, so that the thread cannot end."""
-        begun = time.monotonic()
-        while not self._session.close(_POLL):
-            if time.monotonic() - begun > _PATIENCE:
-                raise _core.Error(f"an engine's thread has not ended within {_PATIENCE} s, since a component in Python "
-                                  "does not return from a call; see what it waits for")
+        component in Python does not return, so that the thread cannot end. In a forked process it does nothing."""
+        if self._is_here():
+            _patiently(self._session.close)
         _open.discard(self)
 
     def __enter__(self):
@@ -293,6 +206,9 @@ class Engine:
         """Whether it is one prompt: a string, or ids."""
         if isinstance(prompts, str):
             return True
+        if isinstance(prompts, (bytes, dict)):
+            raise _core.Error(f"prompts are a string, a list of token ids, or a list of these, not a "
+                              f"{type(prompts).__name__}")
         if hasattr(prompts, "ndim"):
             return prompts.ndim == 1
         try:
@@ -300,20 +216,65 @@ class Engine:
         except TypeError:
             raise _core.Error("prompts are a string, a list of token ids, or a list of these") from None
 
-    def _samples(self, form, prompt, number, samples, before):
-        streams = []
-        for sample in range(samples):
-            like = streams[0]._inner if streams else None
-            streams.append(Stream(self, self._submit(form, prompt, number, sample, like, before + [streams])))
-        return streams
 
-    def _submit(self, form, prompt, number, sample, like, before):
-        """Waits for place among the waiting requests, if need be."""
-        while True:
-            inner = self._session.submit(form, prompt, number, sample, like)
-            if inner is not None:
-                return inner
-            waiting = next((s for group in before for s in group if s.output is None), None)
-            if waiting is None:
-                raise _core.Error("more requests are waiting than the engine takes; read the streams that are there")
-            waiting.result()
+def _number(given, name):
+    """A prompt's number; it names its draws."""
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**30:
+        raise _core.Error(f"{name}= is the number of a prompt, from 0 up to 2**30, not {given!r}; give an integer")
+    return number
+
+
+class _Call:
+    """The requests of one call, and their streams: a list of samples for each prompt."""
+
+    def __init__(self, engine, prompts, first, options):
+        self._engine = engine
+        self._form = engine._form(options)
+        self._one = engine._is_one(prompts)
+        self._prompts = [prompts] if self._one else list(prompts)
+        self._samples = json.loads(self._form.run)["sampling"]["samples"]
+        first = None if first is None else _number(first, "first")
+        # All at once, so that calls at the same time do not mix their numbers.
+        self._numbers = [next(engine._numbers) if first is None else first + i for i in range(len(self._prompts))]
+        self._unended = collections.deque()
+        self.streams = [[] for _ in self._prompts]
+
+    def requests(self):
+        """(prompt, sample) by their places."""
+        return itertools.product(range(len(self._prompts)), range(self._samples))
+
+    def take(self, asked) -> bool:
+        """Whether there was place for it among the waiting requests."""
+        place, sample = asked
+        group = self.streams[place]
+        like = group[0]._inner if group else None
+        inner = self._engine._session.submit(self._form, self._prompts[place], self._numbers[place], sample, like)
+        if inner is None:
+            return False
+        group.append(Stream(self._engine, inner))
+        self._unended.append(group[-1])
+        return True
+
+    @property
+    def oldest(self):
+        """Of its streams the first that was not read to its end; None where there is none."""
+        while self._unended and self._unended[0].output is not None:
+            self._unended.popleft()
+        return self._unended[0] if self._unended else None
+
+    def found(self, outputs):
+        """What the call returns."""
+        every = [output for group in outputs for output in group]
+        if every and all(output.failure for output in every):
+            raise _core.Error(every[0].failure)
+        found = [group if self._samples > 1 else group[0] for group in outputs]
+        return found[0] if self._one else found
+
+    def cancel(self):
+        for group in self.streams:
+            for stream in group:
+                stream.close()

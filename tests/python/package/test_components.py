@@ -197,6 +197,9 @@ def written_again(self, batch):
     (lambda self, batch: np.zeros((9, 2), int), r"returned tokens of the shape \[9, 2\]"),
     (lambda self, batch: np.zeros((len(batch), 2)), "no integers but float64"),
     (lambda self, batch: "abc", "no integers"),
+    (lambda self, batch: [[1, 2], [3]], "the tokens that the drafter 'py_wrong' returned make no array of integers, since "
+     "their rows differ in length; fill short rows up with -1"),
+    (lambda self, batch: batch.guess([[1, 2], [3]]), "the guessed tokens make no array .*; fill short rows up with -1"),
     (lambda self, batch: np.full((len(batch), 1), 2**40), "outside the target's vocabulary"),
     (logits(1, 7), r"of the shape \[1, 7\]; give float32 \[requests, vocabulary\], here \[1, 4096\]"),
     (logits(1, 4096, dtype=np.float64), "of the type float64; give float32"),
@@ -212,6 +215,21 @@ def written_again(self, batch):
 def test_what_is_wrong_is_one_sentence(draft, sentence):
     said = fails("py_wrong", draft, proposes=["chain", "certain"])
     assert "the drafter 'py_wrong'" in said and re.search(sentence, said), said
+
+
+@pytest.mark.parametrize("notice, sentences", [
+    (lambda self: None, []),
+    (lambda self: "", []),
+    (lambda self: 1 // 0, ["the drafter 'py_notices' raised ZeroDivisionError in notice: .*"]),
+    (lambda self: [3], ["the drafter 'py_notices' returned in notice what is no sentence but a list; return a string.*"]),
+])
+def test_notices_fail_no_request(notice, sentences):
+    foretoken.register_drafter("py_notices", type("Notices", (Repeat,), {"notice": notice}), options={"most": 2})
+    with foretoken.Engine(target=DRAFT, drafter="py_notices") as engine:
+        for _ in range(2):
+            assert [len(o.tokens) for o in engine.generate(PROMPTS, max_new_tokens=6)] == [6, 6]
+        assert len(engine.notices) == len(sentences)
+        assert all(re.fullmatch(sentence, said) for sentence, said in zip(sentences, engine.notices))
 
 
 def test_the_request_alone_fails():
@@ -246,6 +264,61 @@ def test_outcomes_that_are_not_taken_fail_their_sequences():
             engine.generate(PROMPTS, max_new_tokens=12)
 
 
+class Lent:
+    """what has DLPack and is no array of NumPy, as a tensor of PyTorch"""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **how):
+        return self.array.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def one_view(buffer, rows, views):
+    return buffer[:rows]
+
+
+def viewed_before(buffer, rows, views):
+    views.append(buffer[:])
+    return buffer
+
+
+@pytest.mark.parametrize("lend", [one_view, viewed_before, lambda buffer, rows, views: Lent(buffer[:rows])])
+def test_logits_in_a_buffer_that_is_used_again_are_what_was_drawn_from(lend):
+    def drafts(reused):
+        class Buffered:
+            def __init__(self, facts):
+                self.vocab = facts["vocab"]
+
+            def draft(self, batch):
+                rows = len(batch)
+                buffer, views = np.zeros((rows, self.vocab), np.float32), []
+                for level in range(batch.chain.max()):
+                    if reused:
+                        given = lend(buffer, rows, views)
+                        to = (views or [buffer])[-1]
+                    else:
+                        given = to = np.zeros((rows, self.vocab), np.float32)
+                    to[:] = 0
+                    for row, tokens in zip(to, batch.all_tokens()):
+                        row[tokens] = 7 - 3 * level
+                    del to, row
+                    batch.draw(given)
+
+        return Buffered
+
+    found = []
+    for reused in (False, True):
+        foretoken.register_drafter("py_buffered", drafts(reused), proposes=["chain"])
+        with foretoken.Engine(target=DRAFT, drafter="py_buffered", length=3) as engine:
+            found.append([(o.tokens, o.accepted, o.failure) for o in
+                          engine.generate(PROMPTS, max_new_tokens=48, temperature=1.0)])
+    assert found[0] == found[1] and sum(accepted for _, accepted, _ in found[0]) > 0
+
+
 def test_a_batch_ends_with_its_call():
     kept = []
     foretoken.register_drafter("py_keeps", type("Keeps", (), {"draft": lambda self, batch: kept.append(batch)}))
@@ -253,6 +326,26 @@ def test_a_batch_ends_with_its_call():
         engine.generate("a", max_new_tokens=2)
     with pytest.raises(foretoken.Error, match="after the call of draft"):
         kept[0].guess([1])
+
+
+def test_a_batch_ends_with_a_call_that_raises():
+    kept = []
+
+    class Raises:
+        def draft(self, batch):
+            kept.append(batch)
+            raise ValueError("no draft")
+
+    foretoken.register_drafter("py_keeps_and_raises", Raises)
+    with foretoken.Engine(target=DRAFT, drafter="py_keeps_and_raises") as engine:
+        with pytest.raises(foretoken.Error, match="no draft"):
+            engine.generate("a", max_new_tokens=2)
+    logits = np.zeros((1, 4096), np.float32)
+    for use in (lambda b: b.guess([1]), lambda b: b.last, lambda b: b.tokens(0), lambda b: b.all_tokens(),
+                lambda b: b.tails(2), lambda b: b.states(0), lambda b: b.hidden(0), lambda b: b.draw(logits),
+                lambda b: b.guess_below([0], [0], [1]), lambda b: b.draw_below([0], [0], logits)):
+        with pytest.raises(foretoken.Error, match="after the call of draft"):
+            use(kept[0])
 
 
 def test_components_go_with_their_engine():

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy
@@ -44,6 +45,47 @@ def test_many_more_prompts_than_may_wait(engine):
     assert len(outputs) == 1100 and all(len(o.tokens) == 1 for o in outputs)
 
 
+def test_many_more_prompts_than_may_wait_in_asyncio(engine):
+    async def main():
+        ticks, done = 0, False
+
+        async def tick():
+            nonlocal ticks
+            while not done:
+                ticks += 1
+                await asyncio.sleep(0.001)
+
+        ticking = asyncio.ensure_future(tick())
+        # The second call has no stream of its own to wait for where the first has filled the queue.
+        many, others = await asyncio.gather(engine.agenerate(["a"] * 1100, first=0, max_new_tokens=1),
+                                            engine.agenerate(["b"] * 600, samples=2, first=0, max_new_tokens=1,
+                                                             temperature=1.0))
+        done = True
+        await ticking
+        return many, others, ticks
+
+    many, others, ticks = asyncio.run(main())
+    assert len(many) == 1100 and all(len(o.tokens) == 1 for o in many) and ticks > 20
+    assert len(others) == 600 and all(len(samples) == 2 for samples in others)
+    expected = engine.generate(["b"] * 3, samples=2, first=0, max_new_tokens=1, temperature=1.0)
+    assert [[o.tokens for o in samples] for samples in others[:3]] == [[o.tokens for o in s] for s in expected]
+
+
+def test_agenerate_that_is_cancelled_or_fails_leaves_nothing(engine):
+    async def main():
+        task = asyncio.ensure_future(engine.agenerate(PROMPTS, max_new_tokens=400, ignore_eos=True))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(foretoken.Error, match="outside the vocabulary"):
+            await engine.agenerate(["a", [10**9]], max_new_tokens=400, ignore_eos=True)
+        return await engine.agenerate("a", max_new_tokens=2)
+
+    begun = time.monotonic()
+    assert len(asyncio.run(main()).tokens) == 2 and time.monotonic() - begun < 20
+
+
 @pytest.mark.parametrize("kind", [list, numpy.array, lambda ids: numpy.array(ids, "uint16")])
 def test_token_ids_are_prompts(engine, kind):
     ids = engine.encode(PROMPTS[0])
@@ -61,6 +103,25 @@ def test_options_of_a_call(engine):
     assert all(len(s.logprobs) == len(s.tokens) and max(s.logprobs) <= 0 for s in samples)
     never = whole.tokens[0]
     assert never not in engine.generate(PROMPTS[0], max_new_tokens=24, logit_bias={never: -100}).tokens
+
+
+def test_an_option_that_is_none_is_what_the_engine_was_made_with(engine):
+    first, second = engine.generate(PROMPTS[0], max_new_tokens=2).tokens
+    made = {"temperature": 0.9, "top_k": 50, "seed": 7, "logit_bias": {str(first): -100}}
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
+             "logit_bias", "seed", "samples", "logprobs", "warped_logprobs", "max_new_tokens", "stop", "ignore_eos",
+             "chat", "system", "date")
+    with foretoken.Engine(target=TARGET, sampling=made, workload={"max_new_tokens": 9, "ignore_eos": True}) as other:
+        form = other._form(dict.fromkeys(names))
+        assert json.loads(form.run) == other.run
+        given = other.generate(PROMPTS, first=0)
+        assert [len(o.tokens) for o in given] == [9, 9, 9]
+        assert other.generate(PROMPTS, first=0, **dict.fromkeys(names)) == given
+        assert other.generate(PROMPTS, first=0, temperature=0) != given
+        # A call's biases take the place of the engine's.
+        assert other.generate(PROMPTS[0], temperature=0).tokens[0] != first
+        assert other.generate(PROMPTS[0], temperature=0, logit_bias={}).tokens[:2] == [first, second]
+        assert other.generate(PROMPTS[0], temperature=0, logit_bias={second: -100}).tokens[0] == first
 
 
 def test_a_stream_is_the_output_in_pieces(engine):
@@ -100,6 +161,55 @@ def test_asyncio(engine):
     texts, outputs, left = asyncio.run(main())
     assert texts == [o.text for o in outputs] == [o.text for o in expected]
     assert left.finish == "cancelled"
+
+
+class Watched:
+    """The compiled stream, which one thread at a time may read, with slow reads."""
+
+    def __init__(self, inner):
+        self.inner, self.readers, self.most = inner, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def next(self):
+        self.readers += 1
+        self.most = max(self.most, self.readers)
+        time.sleep(0.002)
+        piece = self.inner.next()
+        self.readers -= 1
+        return piece
+
+
+def test_threads_may_share_a_stream(engine):
+    expected = engine.generate(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+    stream = engine.stream(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+    stream._compiled = watched = Watched(stream._compiled)
+    pieces = [[] for _ in range(4)]
+    threads = [threading.Thread(target=lambda to: to.extend(stream), args=(p,)) for p in pieces]
+    for thread in threads:
+        thread.start()
+    assert stream.result() == expected
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert watched.most == 1 and sum(map(len, pieces)) > 0
+
+
+def test_tasks_may_share_a_stream(engine):
+    expected = engine.generate(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+
+    async def read(stream):
+        return [piece async for piece in stream]
+
+    async def main():
+        stream = engine.stream(PROMPTS[0], max_new_tokens=120, ignore_eos=True)
+        pieces = await asyncio.wait_for(asyncio.gather(*[read(stream) for _ in range(6)]), 30)
+        return stream.output, pieces
+
+    output, pieces = asyncio.run(main())
+    assert output == expected and sum(map(len, pieces)) > 10
+    assert sorted("".join(sum(pieces, []))) == sorted(expected.text)
 
 
 def test_the_lock_is_free_while_the_engine_decodes(engine):
@@ -181,6 +291,68 @@ except foretoken.Error as error:
     assert done.returncode == 1 and done.stderr.startswith("foretoken: an engine's thread has not ended")
 
 
+def test_a_forked_process_uses_no_engine_of_before():
+    code = f"""
+import foretoken, gc, multiprocessing, os, signal, sys
+engine = foretoken.Engine(target={DRAFT!r})
+stream = engine.stream("a", max_new_tokens=400, ignore_eos=True)
+next(stream)
+uses = [lambda: engine.generate("a"), lambda: next(stream), lambda: stream.result(), lambda: engine.stream("a"),
+        lambda: engine.run, lambda: engine.notices, lambda: engine.encode("a")]
+child = os.fork()
+if child == 0:
+    signal.alarm(40)  # ends it where it hangs
+    for use in uses:
+        try:
+            print(use())
+        except foretoken.Error as error:
+            print(error)
+    with engine, stream:
+        pass
+    with foretoken.Engine(target={DRAFT!r}) as own:
+        print(len(own.generate("a", max_new_tokens=3).tokens))
+    kept = stream
+    del engine, stream, uses, use
+    gc.collect()
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+def use(_):
+    signal.alarm(40)
+    return engine.generate("a")
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    try:
+        pool.map(use, [0])
+    except foretoken.Error as error:
+        print(error)
+print(len(stream.result().tokens))
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=100, stdout=subprocess.PIPE, text=True)
+    sentence = ("an engine was made before this process was forked, and its thread is in the other one; make an engine "
+                "here, or start the process by 'spawn'")
+    assert done.stdout.splitlines() == [sentence] * 7 + ["3", "5", sentence, "400"] and done.returncode == 0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_engine_may_be_let_go_of_on_its_own_thread(waits):
+    code = f"""
+import foretoken, threading, time
+let_go, gone = threading.Event(), threading.Event()
+class Last:
+    def __del__(self):
+        gone.set()
+    def draft(self, batch):
+        held.clear()  # the last reference to its own engine
+        let_go.set()
+        time.sleep(0.3)
+foretoken.register_drafter("last", Last)
+held = [foretoken.Engine(target={DRAFT!r}, drafter="last")]
+held.append(held[0].stream("a", max_new_tokens=400, ignore_eos=True))
+print(let_go.wait(20), {waits} and gone.wait(20))
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, stdout=subprocess.PIPE, text=True)
+    assert (done.stdout, done.returncode) == (f"True {waits}\n", 0)
+
+
 @pytest.mark.parametrize("arguments, sentence", [
     ({"run": {"target": {"model": TARGET}, "enginge": {}}}, "unknown key '/enginge' .did you mean '/engine'"),
     ({"run": {"base": {}, "axes": {}}, "target": TARGET}, "is a sweep of several"),
@@ -194,6 +366,8 @@ except foretoken.Error as error:
     ({"target": TARGET, "sampling": {"temperature": float("nan")}}, "JSON has no form for"),
     ({"target": TARGET, "sampling": {"temperature": -1}}, "temperature"),
     ({"target": TARGET, "drafter": 7}, "the drafter is a int"),
+    ({"target": TARGET, "workload": "x"}, "'/workload' must be an object, not \"x\""),
+    ({"run": {"target": {"model": TARGET}, "workload": [1]}}, r"'/workload' must be an object, not \[1\]"),
 ])
 def test_bad_engines_say_why(arguments, sentence):
     with pytest.raises(foretoken.Error, match=sentence):
@@ -207,9 +381,27 @@ def test_bad_engines_say_why(arguments, sentence):
     ([0.5], {}, "no integers but float64"),
     (5, {}, "a string, a list of token ids"),
     ("", {}, "prompt"),
+    ([[1, 2], [3, [4]]], {}, "make no array of integers, since their rows differ in length; give one list of token ids"),
+    ([[[1, 2], [3]]], {}, "the tokens of a prompt make no array of integers"),
+    ([None], {}, "no integers but object"),
+    ({"a": 1}, {}, "a string, a list of token ids, .* not a dict"),
+    ("a", {"first": "x"}, "first= is the number of a prompt, .* not 'x'"),
+    ("a", {"first": 2**40}, "first= is the number of a prompt"),
+    ("a", {"first": -1}, "first= is the number of a prompt"),
     ("a " * 5000, {}, "context|positions|tokens"),
 ])
 def test_bad_calls_say_why(engine, prompts, options, sentence):
     with pytest.raises(foretoken.Error, match=sentence):
         engine.generate(prompts, **options)
     assert len(engine.generate("a", max_new_tokens=2).tokens) == 2  # the engine goes on
+
+
+@pytest.mark.parametrize("call, sentence", [
+    (lambda engine: engine.encode(3), "encode.. takes a string, not a int"),
+    (lambda engine: engine.decode([[1], [2, 3]]), "the tokens make no array of integers, since .*; give one list"),
+    (lambda engine: engine.stream("a", number=None, stop=3), "/workload/stop"),
+    (lambda engine: engine.stream("a", number=1.5), "number= is the number of a prompt"),
+])
+def test_other_bad_calls_say_why(engine, call, sentence):
+    with pytest.raises(foretoken.Error, match=sentence):
+        call(engine)

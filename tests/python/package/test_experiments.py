@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import foretoken
-from conftest import TARGET
+from conftest import DRAFT, TARGET
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[3]
@@ -42,7 +42,7 @@ def test_a_sweep_with_a_drafter_in_python(tmp_path):
     assert (table.alpha_low <= table.alpha).all()
     assert len(foretoken.results(out, where="/drafter/most=3")) == 1
     raw = foretoken.results(out, raw=True)["cells"][0]
-    assert raw["run"]["plugins"][0]["path"].startswith("py_swept (Python, ")
+    assert raw["run"]["plugins"][0]["path"].startswith("py_swept (Python drafter, ")
     lines = out.read_text()
     assert sweep.run(out, quiet=True).runs == 2 and out.read_text() == lines  # nothing is measured again
     complete = raw["run"]
@@ -61,6 +61,111 @@ def test_a_changed_drafter_is_another_run(tmp_path):
                f".run({str(out)!r}, quiet=True)"
         subprocess.run([sys.executable, "-c", code], check=True)
     assert len(out.read_text().splitlines()) == 2
+
+
+def lines_of_a_sweep(out, drafter, policy="fixed"):
+    foretoken.Sweep({**RUN, "drafter": {"name": drafter}, "policy": {"name": policy}}).run(out, quiet=True)
+    return len(out.read_text().splitlines())
+
+
+def hash_of(drafter):
+    with foretoken.Engine(target=DRAFT, drafter=drafter) as engine:
+        return engine.run["plugins"][0]["hash"]
+
+
+def test_what_was_written_in_a_notebook_is_another_run_each_time(tmp_path):
+    out = tmp_path / "out.jsonl"
+    text = """
+class Cell:
+    def draft(self, batch):
+        return {} * len(batch)
+foretoken.register_drafter("py_cell", Cell)
+"""
+    for lines, tokens in enumerate(("[[1]]", "[[2]]"), 1):
+        exec(text.format(tokens), {"foretoken": foretoken, "__name__": "__main__"})
+        assert lines_of_a_sweep(out, "py_cell") == lines
+        assert lines_of_a_sweep(out, "py_cell") == lines  # nothing is measured again
+
+
+class InTheFile:
+    """exec() below makes another of this name"""
+
+    most = 1
+
+    def draft(self, batch):
+        return [[self.most]] * len(batch)
+
+
+def test_what_exec_wrote_is_not_what_the_file_has_under_its_name():
+    hashes = []
+    for most in (1, 2):
+        names = {"__name__": __name__}
+        exec(f"class InTheFile:\n    most = {most}\n    def draft(self, b):\n        return [[self.most]] * len(b)\n", names)
+        foretoken.register_drafter("py_exec", names["InTheFile"])
+        hashes.append(hash_of("py_exec"))
+    assert hashes[0] != hashes[1]
+
+
+def test_a_drafter_and_a_policy_of_one_name_are_told_apart(tmp_path):
+    file, out = tmp_path / "both.py", tmp_path / "out.jsonl"
+    for lines, length in enumerate((2, 3), 1):
+        file.write_text(f"""
+import foretoken
+@foretoken.policy("py_both", depth=4)
+class Policy:
+    def budgets(self, batch):
+        return [{length}] * len(batch)
+@foretoken.drafter("py_both")
+class Drafter:
+    def draft(self, batch):
+        return [[1, 2]] * len(batch)
+""")
+        code = f"import runpy, foretoken; runpy.run_path({str(file)!r}); foretoken.Sweep({{**{RUN!r}, 'drafter': " \
+               f"{{'name': 'py_both'}}, 'policy': {{'name': 'py_both'}}}}).run({str(out)!r}, quiet=True)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        found = [json.loads(line) for line in out.read_text().splitlines()]
+        assert len(found) == lines
+        assert [p["path"] for p in found[-1]["run"]["plugins"]] == [f"py_both (Python policy, {file})",
+                                                                    f"py_both (Python drafter, {file})"]
+
+
+def test_the_text_of_bases_and_what_is_enclosed_tell_components_apart(tmp_path):
+    out = tmp_path / "out.jsonl"
+    (tmp_path / "child.py").write_text("from base import Base\nclass Child(Base):\n    pass\n")
+    for lines, token in enumerate((1, 2), 1):
+        (tmp_path / "base.py").write_text(f"class Base:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n")
+        code = f"import sys, foretoken; sys.path.insert(0, {str(tmp_path)!r}); import child; " \
+               "foretoken.register_drafter('py_child', child.Child); " \
+               f"foretoken.Sweep({{**{RUN!r}, 'drafter': {{'name': 'py_child'}}}}).run({str(out)!r}, quiet=True)"
+        subprocess.run([sys.executable, "-B", "-c", code], check=True)
+        assert len(out.read_text().splitlines()) == lines
+
+    def made(token):
+        class Enclosing:
+            def draft(self, batch):
+                return [[token]] * len(batch)
+        return Enclosing
+
+    hashes = []
+    for token in (1, 2, 2):
+        foretoken.register_drafter("py_encloses", made(token))
+        hashes.append(hash_of("py_encloses"))
+    assert hashes[0] != hashes[1] == hashes[2]
+
+
+def test_a_file_that_was_edited_after_it_was_read_is_not_what_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = "class Edited:\n    def draft(self, batch):\n        return [[{}]] * len(batch)\n"
+    hashes = []
+    for token, again in ((1, False), (2, False), (2, True)):
+        (tmp_path / "py_edited_later.py").write_text(text.format(token))
+        if again:
+            del sys.modules["py_edited_later"]
+        import py_edited_later
+        foretoken.register_drafter("py_edited_later", py_edited_later.Edited)
+        hashes.append(hash_of("py_edited_later"))
+    assert hashes[1] != hashes[2]
 
 
 def test_ctrl_c_during_a_sweep_is_obeyed_and_keeps_what_is_measured(tmp_path):

@@ -36,6 +36,7 @@ void register_drafters(Registries& registries) {
   registries.policies.add("fixed", fixed());
   registries.policies.add("goodput", goodput());
   registries.policies.add("bandit_length", bandit_length());
+  registries.policies.add("gamma_tune", gamma_tune());
   registries.policies.add("table", table());
 }
 

@@ -38,6 +38,7 @@ Entry<Drafter> quest();
 Entry<LengthPolicy> fixed();
 Entry<LengthPolicy> goodput();
 Entry<LengthPolicy> bandit_length();
+Entry<LengthPolicy> gamma_tune();
 Entry<LengthPolicy> table();
 
 }  // namespace foretoken

@@ -67,6 +67,8 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/conformance/", {"check"}},
     {"experiments/costs/calibrate", {"calibrate"}},
     {"experiments/costs/costs_file.cpp", {"calibrate"}},
+    {"experiments/costs/known_acceptance.cpp", {"predict", "tune"}},
+    {"experiments/costs/predicted_lengths.cpp", {"tune"}},
     {"experiments/costs/", {"predict"}},
     {"experiments/quality/", {"quality"}},
     {"experiments/quantize/", {"quantize"}},

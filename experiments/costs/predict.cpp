@@ -21,26 +21,6 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<PredictedRequest> requests_in(const json& run, Workbench& bench, const std::filesystem::path& beside) {
-  std::vector<PredictedRequest> found;
-  for (const Job& job : jobs_of(run, bench, beside)) {
-    if (job.after >= 0)
-      throw Error("a later turn of a conversation has a prompt that is not known before; set '/workload/turns' to 1");
-    found.push_back({int(job.request.prompt.size()), job.request.limits.max_new_tokens});
-  }
-  return found;
-}
-
-void expect_predictable(const json& run, const Registries& registries) {
-  if (rate_of(run)) throw Error("an open loop ('/workload/rate') has no speedup to predict");
-  const PolicyTraits policy = registries.policies.traits(run.at("policy"), ModelInfo());
-  if (policy.learns)
-    throw Error("the policy '" + run.at("policy").at("name").get<std::string>() +
-                "' chooses lengths by what it measures, so nothing is known before");
-  if (policy.most.confidence > 0)
-    throw Error("the policy ends drafts by their confidence, of which neither rates nor results say how often");
-}
-
 json pair_in(const CostsFile& costs) {
   json found = json::object();
   for (const char* part : {"target", "drafter"})
@@ -58,23 +38,49 @@ CostError error_over(std::vector<double> errors) {
 
 }  // namespace
 
+std::vector<PredictedRequest> predicted_requests(const json& run, Workbench& bench,
+                                                 const std::filesystem::path& beside) {
+  std::vector<PredictedRequest> found;
+  for (const Job& job : jobs_of(run, bench, beside)) {
+    if (job.after >= 0)
+      throw Error("a later turn of a conversation has a prompt that is not known before; set '/workload/turns' to 1");
+    found.push_back({int(job.request.prompt.size()), job.request.limits.max_new_tokens});
+  }
+  return found;
+}
+
+void expect_predictable(const json& run, const CostsFile& costs, const Registries& registries) {
+  expect_pair(pair_in(costs), run, costs.file);
+  if (rate_of(run)) throw Error("an open loop ('/workload/rate') has no speedup to predict");
+  const PolicyTraits policy = registries.policies.traits(run.at("policy"), ModelInfo());
+  if (policy.learns)
+    throw Error("the policy '" + run.at("policy").at("name").get<std::string>() +
+                "' chooses lengths by what it measures, so nothing is known before");
+  if (policy.most.confidence > 0)
+    throw Error("the policy ends drafts by their confidence, of which neither rates nor results say how often");
+  if (!costs.costs.drafts() && policy.most.depth > 0)
+    throw Error(costs.file + " has no step with a draft; calibrate with the drafter");
+}
+
+Prediction prediction_of(const json& run, std::span<const PredictedRequest> requests, const CostModel& costs,
+                         const KnownAcceptance* acceptance, Workbench& bench, const std::filesystem::path& beside) {
+  const Registries& registries = bench.registries();
+  ReferenceBackend backend;
+  const conformance::Models models = conformance::table_models({.vocab = 2});
+  conformance::BareHost bare(backend, models, registries);
+  const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
+  const auto policy = registries.policies.make(registries.policies.with_paths(run.at("policy"), find), bare.host);
+  return predicted(costs, requests, run.at("engine").at("batch").get<int>(), *policy, acceptance);
+}
+
 PredictedCell predict(const json& run, const json& axes, const CostsFile& costs, const AcceptanceSource& acceptance,
                       Workbench& bench, const std::filesystem::path& beside) {
   PredictedCell cell{.run = run, .axes = axes};
   cell.refusal = failure_of([&] {
-    expect_pair(pair_in(costs), run, costs.file);
-    const Registries& registries = bench.registries();
-    expect_predictable(run, registries);
-    if (!costs.costs.drafts() && registries.policies.traits(run.at("policy"), ModelInfo()).most.depth > 0)
-      throw Error(costs.file + " has no step with a draft; calibrate with the drafter");
-    ReferenceBackend backend;
-    const conformance::Models models = conformance::table_models({.vocab = 2});
-    conformance::BareHost bare(backend, models, registries);
-    const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
-    const auto policy = registries.policies.make(registries.policies.with_paths(run.at("policy"), find), bare.host);
+    expect_predictable(run, costs, bench.registries());
     const std::optional<KnownAcceptance> known = acceptance.of(run);
-    cell.prediction = predicted(costs.costs, requests_in(run, bench, beside), run.at("engine").at("batch").get<int>(),
-                                *policy, known ? &*known : nullptr);
+    cell.prediction = prediction_of(run, predicted_requests(run, bench, beside), costs.costs, known ? &*known : nullptr,
+                                    bench, beside);
   });
   return cell;
 }

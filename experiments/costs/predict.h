@@ -1,6 +1,8 @@
 // `foretoken predict`: the speedup of runs before they are measured, or beside what was measured. This module must not
 // know how steps are measured or fitted.
 #pragma once
+#include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,18 @@ struct PredictedCell {
   std::string refusal = {};  // why nothing is predicted
   std::optional<Summary> measured = {};
 };
+
+// An Error where nothing can be predicted of a complete run: costs of another target or drafter, or of none; an open
+// loop; a policy that learns, or ends drafts by their confidence.
+void expect_predictable(const nlohmann::json& run, const CostsFile& costs, const Registries& registries);
+
+// What a complete run serves. An Error where that holds later turns, whose prompts are outputs.
+std::vector<PredictedRequest> predicted_requests(const nlohmann::json& run, Workbench& bench,
+                                                 const std::filesystem::path& beside);
+
+// Of these requests, in the batch and by the policy of the run. `acceptance`: null where it is not known.
+Prediction prediction_of(const nlohmann::json& run, std::span<const PredictedRequest> requests, const CostModel& costs,
+                         const KnownAcceptance* acceptance, Workbench& bench, const std::filesystem::path& beside);
 
 // Of a complete run in a closed loop whose policy does not learn; another, and costs of another target or drafter, are
 // refused in the cell.

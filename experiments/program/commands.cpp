@@ -91,6 +91,15 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::ve
   return add_repeatable(command, name, values, meaning)->delimiter(',');
 }
 
+CLI::Option* add_numbers(CLI::App& command, const std::string& name, std::vector<int>& values, int least, int most,
+                         const std::string& meaning) {
+  return command.add_option(name, values, meaning)
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->take_all()
+      ->check(CLI::Range(least, most));
+}
+
 void add_plugins(CLI::App& command, std::vector<std::string>& plugins) {
   add_repeatable(command, "--plugin", plugins,
                  "a shared library with drafters, policies or verifiers; may be given again");
@@ -115,10 +124,11 @@ std::vector<std::string> chosen_tables(const std::vector<std::string>& given,
   return given.empty() ? standard : given;
 }
 
-std::vector<Run> SweepChoice::runs(Workbench& bench) const {
+std::vector<Run> SweepChoice::runs(Workbench& bench) {
   if (document.empty()) return {};
   const std::filesystem::path file = document;
   const auto read = read_document(file);
+  if (std::exchange(stand_ins, false)) put_stand_ins(read, document, set);
   bench.load_plugins(read, file.parent_path());
   return expand(read, set, bench.registries(), file.string());
 }
@@ -142,6 +152,8 @@ std::set<std::string> keys_of(const std::vector<Run>& runs) {
 void add_sweep(CLI::App& command, SweepChoice& sweep, const std::string& meaning) {
   CLI::Option* const document = command.add_option("--sweep", sweep.document, meaning);
   add_repeatable(command, "--set", sweep.set, "/POINTER=VALUE, as it was given to run; may be given again")
+      ->needs(document);
+  command.add_flag("--stand-ins", sweep.stand_ins, "the document's \"stand_ins\", as they were given to run")
       ->needs(document);
   add_plugins(command, sweep.plugins);
 }

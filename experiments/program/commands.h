@@ -67,6 +67,9 @@ CLI::Option* add_repeatable(CLI::App& command, const std::string& name, std::vec
 // An option that takes one list, "a,b,c".
 CLI::Option* add_list_option(CLI::App& command, const std::string& name, std::vector<std::string>& values,
                              const std::string& meaning);
+// An option that takes a list of integers, "1,4,16".
+CLI::Option* add_numbers(CLI::App& command, const std::string& name, std::vector<int>& values, int least, int most,
+                         const std::string& meaning);
 // --tables, of commands that print tables of runs.
 void add_tables(CLI::App& command, std::vector<std::string>& tables, const std::string& standard = "all");
 // Those that are given, else the standard ones; none, which stands for all of them, where "all" is given.
@@ -81,13 +84,15 @@ void refuse_empty_values(CLI::App& app);
 // A number from `least` to `most`, and not NaN.
 CLI::Validator number_within(double least, double most);
 
-// The sweep whose results a command reads: --sweep, --set and --plugin.
+// The sweep whose results a command reads: --sweep, --stand-ins, --set and --plugin.
 struct SweepChoice {
   std::string document;  // empty: none
   std::vector<std::string> set, plugins;
+  bool stand_ins = false;  // the document's are to come before `set`
 
-  // All runs of the document; none without one. Its plugins are loaded into the workbench.
-  std::vector<Run> runs(Workbench& bench) const;
+  // All runs of the document; none without one. Its plugins are loaded into the workbench, and its stand-ins, where
+  // they are wanted, are in `set` from then on.
+  std::vector<Run> runs(Workbench& bench);
 };
 std::set<std::string> keys_of(const std::vector<Run>& runs);
 // Puts the document's stand-ins before these settings. A document without any is an Error.

@@ -17,16 +17,6 @@ int run_predict_here(Shown<PredictOptions>& g) {
   return run_predict(g.whole());
 }
 
-// Integers in a list, "1,4,16".
-void add_numbers(CLI::App& command, const std::string& name, std::vector<int>& values, int least, int most,
-                 const std::string& meaning) {
-  command.add_option(name, values, meaning)
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->take_all()
-      ->check(CLI::Range(least, most));
-}
-
 }  // namespace
 
 void add_calibrate(Commands& all) {

@@ -6,6 +6,8 @@
 #include <spdlog/fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include "experiments/costs/costs_file.h"
+#include "experiments/costs/predicted_lengths.h"
 #include "experiments/program/commands.h"
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/page.h"
@@ -28,9 +30,9 @@ namespace foretoken {
 namespace {
 
 // --where, repeatable: the conditions of select().
-void add_where(CLI::App& command, std::vector<std::string>& where) {
-  add_repeatable(command, "--where", where,
-                 "/POINTER=VALUE: only runs with this value, as /drafter/name=ngram; may be given again");
+CLI::Option* add_where(CLI::App& command, std::vector<std::string>& where) {
+  return add_repeatable(command, "--where", where,
+                        "/POINTER=VALUE: only runs with this value, as /drafter/name=ngram; may be given again");
 }
 
 // The results of some files, of runs that are not finished too, that meet the conditions.
@@ -55,7 +57,7 @@ struct ShowFlags : Shown<ShowOptions> {
 };
 
 // Results of other runs than the sweep's leave the lines and are listed.
-void leave_out_others(const ShowFlags& g, std::vector<Result>& lines) {
+void leave_out_others(ShowFlags& g, std::vector<Result>& lines) {
   if (g.sweep.document.empty()) return;
   Workbench bench(g.sweep.plugins);
   const std::set<std::string> keys = keys_of(g.sweep.runs(bench));
@@ -144,10 +146,21 @@ int compare_results(CompareFlags& g) {
 }
 
 struct TreeShapeFlags : Shown<TreeShapeOptions> {
-  std::string file;
+  std::string file, costs;
+  int batch = 1;
 };
 
 int print_tree_shape(TreeShapeFlags& g) {
+  if (g.costs.empty() && g.options.nodes == 0)
+    throw Error("tree-shape needs --nodes, the most nodes of the tree, or --costs, by which it chooses how many");
+  if (!g.costs.empty()) {
+    const CostsFile costs = CostsFile::read(g.costs);
+    g.options.costs = TreeCosts{.model = std::make_shared<const CostModel>(costs.costs),
+                                .document = costs.document,
+                                .file = costs.file,
+                                .machine = costs.machine(),
+                                .batch = g.batch};
+  }
   print(tree_shape(load_results(g.file), g.whole()));
   return 0;
 }
@@ -155,6 +168,7 @@ int print_tree_shape(TreeShapeFlags& g) {
 struct TuneFlags : Shown<TuneOptions> {
   std::vector<std::string> files, where;
   std::string out;
+  PredictedLengthsOptions predicted;
 };
 
 // An older file is replaced, and no other.
@@ -165,10 +179,18 @@ void expect_tuned(const std::string& out) {
     throw Error(out + " exists and is no file of foretoken tune; name another file with --out");
 }
 
+// From costs, without measuring.
+Tuned predict_lengths(TuneFlags& g) {
+  if (g.files.size() > 1) throw Error("tune --costs takes one document of a run or a sweep, not several files");
+  g.predicted.file = g.files.front();
+  return predicted_lengths(g.predicted, g.whole());
+}
+
 int tune_lengths(TuneFlags& g) {
   expect_tuned(g.out);
-  const std::vector<Result> lines = selected_results(g.files, g.where);
-  const Tuned tuned = tune(lines, g.whole());
+  const bool measured = g.predicted.costs.empty();
+  const std::vector<Result> lines = measured ? selected_results(g.files, g.where) : std::vector<Result>{};
+  const Tuned tuned = measured ? tune(lines, g.whole()) : predict_lengths(g);
   if (!g.out.empty()) write_whole(g.out, tuned.document.dump(1) + "\n");
   print(tuned.text);
   if (!g.out.empty())
@@ -258,22 +280,48 @@ void add_compare(Commands& all) {
 
 void add_tree_shape(Commands& all) {
   const auto [c, g] = all.add_subcommand(
-      "tree-shape", "the best shape of a draft tree, from the acceptance and the step times of stored results",
+      "tree-shape",
+      "the best shape of a draft tree, from the acceptance and the step times of stored results, or from costs",
       print_tree_shape);
   c.add_option("results", g.file, "a file of results with runs of a drafter that has a \"shape\"")->required();
-  c.add_option("--nodes", g.options.nodes, "the most nodes of the tree, the root included")
-      ->check(CLI::Range(2, kMaxNodes))
-      ->required();
+  c.add_option("--nodes", g.options.nodes,
+               "the most nodes of the tree, the root included (with --costs the default is what the costs know)")
+      ->check(CLI::Range(2, kMaxNodes));
+  CLI::Option* const costs =
+      c.add_option("--costs", g.costs,
+                   "step times of a file that foretoken calibrate wrote, or of a published table in its form, in place "
+                   "of those of the results");
+  add_shown(c, "--batch", g.batch, "with --costs: the sequences of a step")->check(CLI::Range(1, 4096))->needs(costs);
   add_repeatable(c, "--where", g.options.where, "/POINTER=VALUE: only runs with this value; may be given again");
   add_look(c, g.look);
 }
 
 void add_tune(Commands& all) {
   const auto [c, g] = all.add_subcommand(
-      "tune", "the draft length for each size of the batch, from stored results: a file for the policy table",
+      "tune", "the draft length for each size of the batch, from stored results or costs: a file for the policy table",
       tune_lengths);
-  c.add_option("results", g.files, "files of results of a sweep over /policy/length and /engine/batch")->required();
-  add_where(c, g.where);
+  c.add_option("file", g.files,
+               "files of results of a sweep over /policy/length and /engine/batch; with --costs the JSON document of "
+               "a run or a sweep")
+      ->required();
+  CLI::Option* const where = add_where(c, g.where);
+  PredictedLengthsOptions& from = g.predicted;
+  CLI::Option* const costs =
+      c.add_option("--costs", from.costs,
+                   "predict instead: a file that foretoken calibrate wrote, or a published table in its form");
+  CLI::Option* const acceptance =
+      c.add_option("--acceptance", from.acceptance,
+                   "with --costs: a number from 0 to 1, or one for each level, as 0.8,0.7; or results of the same "
+                   "target and drafter");
+  costs->excludes(where)->needs(acceptance);
+  acceptance->needs(costs);
+  add_numbers(c, "--batches", from.batches, 1, 4096, "with --costs: sizes of the batch (default: up to the costs')")
+      ->needs(costs);
+  add_numbers(c, "--lengths", from.lengths, 1, kMaxPath, "with --costs: lengths to try (default: up to the costs')")
+      ->needs(costs);
+  add_repeatable(c, "--set", from.set, "with --costs: /POINTER=VALUE, a change of the run; may be given again")
+      ->needs(costs);
+  add_plugins(c, from.plugins);
   c.add_option("--out", g.out, "the file to write; an older one is replaced, any other file is not");
   add_look(c, g.look);
 }

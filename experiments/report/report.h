@@ -2,6 +2,8 @@
 // `foretoken tree-shape`, and which runs these look at. This module must not know how result lines were measured or
 // where they are stored.
 #pragma once
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,8 @@
 #include "experiments/report/result.h"
 
 namespace foretoken {
+
+class CostModel;
 
 struct ShowOptions {
   std::string format = "terminal";  // terminal, markdown, latex, csv, json
@@ -76,16 +80,26 @@ void expect_alike(const nlohmann::json& first, const nlohmann::json& run);
 // Results of several files: of the same run the newest counts (MergedResults).
 std::vector<Result> joined(std::vector<std::vector<Result>> files);
 
+// What steps take on some machine.
+struct TreeCosts {
+  std::shared_ptr<const CostModel> model;
+  nlohmann::json document;    // of the file of costs: its target and drafter are the results', of whatever shape
+  std::string file, machine;  // for tables
+  int batch = 1;              // for which a tree is chosen
+};
+
 struct TreeShapeOptions {
-  int nodes = 0;                     // the most nodes of a tree, the root included
+  int nodes = 0;                     // the most nodes of a tree, the root included; 0: as many as `costs` know
   std::vector<std::string> where{};  // POINTER=VALUE: only runs that have this value there
   std::string format = "terminal";   // terminal, markdown, csv, json
   int width = 118;
+  std::optional<TreeCosts> costs = {};  // none: what the steps of the results took
 };
 
 // Tables and a part of a run document with the tree that is predicted to emit the most tokens per second; without step
-// times the one that emits the most tokens per round. Results without runs of trees of a fixed shape, runs that differ
-// in more than shape and policy, too few rounds, or lines of before these counts are an Error.
+// times the one that emits the most tokens per round. With costs no draft is a choice, too. Results without runs of
+// trees of a fixed shape, runs that differ in more than shape and policy, too few rounds, lines of before these counts,
+// and costs of another target or drafter are an Error.
 std::string tree_shape(const std::vector<Result>& results, const TreeShapeOptions& options);
 
 }  // namespace foretoken

@@ -15,14 +15,6 @@ using nlohmann::json;
 constexpr double kClose = 0.98;  // of the fastest speedup: as near it is as good
 constexpr double kPays = 1.02;   // a speedup from which on a draft is worth making, where its interval does not say
 
-// What may not differ between the runs among which a length is chosen. A larger batch needs more prompts.
-json tuning_ground(json run) {
-  for (const char* group : {"policy", "measure", "trace"}) run.erase(group);
-  run["engine"].erase("batch");
-  run["workload"].erase("limit");
-  return run;
-}
-
 bool is_chain_of_fixed_length(const json& run) {
   const json policy = run.value("policy", json::object());
   return policy.value("name", "") == "fixed" && policy.value("nodes", json()).is_null() &&
@@ -55,28 +47,15 @@ std::vector<Summary> candidates_of(const std::vector<Result>& results) {
   return found;
 }
 
-struct TunedChoice {
-  int batch = 1, length = 0;
-  Interval speedup = Interval::of(1);  // of the chosen length
-  int fastest = 0;
-  Interval most = Interval::unknown();  // of the fastest
-  std::size_t candidates = 0;
-};
+TunedCandidate candidate_of(const Summary& s) { return {.length = length_of(s), .speedup = s.speedup}; }
 
 TunedChoice tuned_choice(const View& view, const Best& best) {
   const Summary& fastest = view.cells[best.cell];
-  TunedChoice c{.batch = batch_of(fastest), .fastest = length_of(fastest), .most = best.speedup};
-  c.candidates = best.candidates;
-  const Summary* chosen = &fastest;
+  std::vector<TunedCandidate> as_good;
   if (best.speedup.bounded())
-    for (const std::size_t i : best.as_good) {
-      const Summary& s = view.cells[i];
-      if (s.speedup.value >= kClose * fastest.speedup.value && length_of(s) < length_of(*chosen)) chosen = &s;
-    }
-  if (chosen->speedup.value < kPays && chosen->speedup.against(1) <= 0) return c;
-  c.length = length_of(*chosen);
-  c.speedup = chosen == &fastest ? best.speedup : chosen->speedup;
-  return c;
+    for (const std::size_t i : best.as_good) as_good.push_back(candidate_of(view.cells[i]));
+  return tuned_choice(batch_of(fastest), {.length = length_of(fastest), .speedup = best.speedup}, as_good,
+                      best.candidates);
 }
 
 std::vector<TunedChoice> tuned_choices(const View& view) {
@@ -89,66 +68,101 @@ std::vector<TunedChoice> tuned_choices(const View& view) {
   return choices;
 }
 
-json tuned_document(const View& view, const std::vector<TunedChoice>& choices) {
-  const Result& first = view.cells.front().result;
+json tuned_document(const std::vector<TunedChoice>& choices, const TunedOrigin& origin) {
   json lengths = json::array(), figures = json::array();
   for (const TunedChoice& c : choices) {
-    lengths.push_back({c.batch, c.length});
-    figures.push_back({{"batch", c.batch},
-                       {"length", c.length},
-                       {"speedup", to_json(c.speedup)},
-                       {"fastest", c.fastest},
-                       {"fastest_speedup", to_json(c.most)},
-                       {"candidates", c.candidates}});
+    lengths.push_back({c.batch, c.chosen.length});
+    json& figure = figures.emplace_back(json{{"batch", c.batch},
+                                             {"length", c.chosen.length},
+                                             {"speedup", to_json(c.chosen.speedup)},
+                                             {"fastest", c.fastest.length},
+                                             {"fastest_speedup", to_json(c.fastest.speedup)},
+                                             {"candidates", c.candidates}});
+    if (c.fastest.beyond) figure["beyond"] = true;
   }
   json document{{"kind", kTunedKind},
                 {"schema", kTunedSchema},
                 {"lengths", lengths},
                 {"choices", figures},
-                {"verifier", first.run.at("verifier")},
-                {"sampling", first.run.at("sampling")},
-                {"machine", first.origin.machine ? to_json(*first.origin.machine) : json()},
-                {"version", first.origin.version},
-                {"commit", first.origin.commit}};
-  document.update(pair_of(first.run));
+                {"verifier", origin.run.at("verifier")},
+                {"sampling", origin.run.at("sampling")}};
+  document.update(origin.members);
+  document.update(pair_of(origin.run));
   return document;
 }
 
-Table tuned_table(const std::vector<TunedChoice>& choices) {
+Table tuned_table(const std::vector<TunedChoice>& choices, const TunedOrigin& origin) {
   using Kind = Column::Kind;
   Table table;
   table.title = "Draft length by batch";
+  table.note = origin.note;
   table.columns = {
       {"batch", "batch", ""},
-      {"length", "length",
-       "the shortest that is not clearly slower than the fastest and within 2 % of it; 0: no draft, since "
-       "none pays"},
+      {"length", "length", origin.length + "; 0: no draft, since none pays"},
       {"speedup [95 %]", "speedup", "over plain decoding; an interval accounts for the choice", Kind::interval},
-      {"fastest", "fastest", "the fastest length of these results"},
+      {"fastest", "fastest", "the fastest length of all"},
       {"its speedup [95 %]", "fastest_speedup", "", Kind::interval},
-      {"of", "candidates", "lengths that were measured"}};
+      {"of", "candidates", origin.candidates}};
   for (const TunedChoice& c : choices) {
     Row& row = table.rows.emplace_back();
-    row.cells = {Cell::of(double(c.batch), 0),   Cell::of(double(c.length), 0), Cell::of(c.speedup, 2),
-                 Cell::of(double(c.fastest), 0), Cell::of(c.most, 2),           Cell::of(double(c.candidates), 0)};
+    row.cells = {Cell::of(double(c.batch), 0),   Cell::of(double(c.chosen.length), 0),
+                 Cell::of(c.chosen.speedup, 2),  Cell::of(double(c.fastest.length), 0, c.fastest.beyond ? "~" : ""),
+                 Cell::of(c.fastest.speedup, 2), Cell::of(double(c.candidates), 0)};
   }
   return table;
 }
 
+TunedOrigin origin_of_measured(const View& view) {
+  const Result& first = view.cells.front().result;
+  return {.run = first.run,
+          .members = {{"machine", first.origin.machine ? to_json(*first.origin.machine) : json()},
+                      {"version", first.origin.version},
+                      {"commit", first.origin.commit},
+                      {"made_from", {{"measured_runs", view.cells.size()}}}},
+          .length = "the shortest that is not clearly slower than the fastest and within 2 % of it",
+          .candidates = "lengths that were measured",
+          .note = ""};
+}
+
 }  // namespace
+
+json tuning_ground(json run) {
+  for (const char* group : {"policy", "measure", "trace"}) run.erase(group);
+  run["engine"].erase("batch");
+  run["workload"].erase("limit");
+  return run;
+}
+
+TunedChoice tuned_choice(int batch, const TunedCandidate& fastest, const std::vector<TunedCandidate>& as_good,
+                         std::size_t candidates) {
+  TunedChoice c{.batch = batch, .fastest = fastest, .candidates = candidates};
+  const TunedCandidate* shortest = &fastest;
+  for (const TunedCandidate& other : as_good)
+    if (other.speedup.value >= kClose * fastest.speedup.value && other.length < shortest->length) shortest = &other;
+  if (shortest->speedup.value >= kPays || shortest->speedup.against(1) > 0) c.chosen = *shortest;
+  return c;
+}
+
+Tuned tuned_of(const std::vector<TunedChoice>& choices, const TunedOrigin& origin, const TuneOptions& options) {
+  Tuned tuned{.document = tuned_document(choices, origin), .text = ""};
+  const Table table = tuned_table(choices, origin);
+  const bool markdown = options.format == "markdown";
+  if (options.format == "json")
+    tuned.text = tuned.document.dump(1) + "\n";
+  else if (options.format == "csv")
+    tuned.text = table.csv();
+  else
+    tuned.text =
+        (markdown ? table.markdown() : table.terminal(options.width)) + "\n" + legend({table}, options.width, markdown);
+  return tuned;
+}
 
 Tuned tune(const std::vector<Result>& results, const TuneOptions& options) {
   Tuned tuned;
   tuned.text = of_lines([&] {
     const View view = View::of(candidates_of(results));
-    const std::vector<TunedChoice> choices = tuned_choices(view);
-    tuned.document = tuned_document(view, choices);
-    const Table table = tuned_table(choices);
-    if (options.format == "json") return tuned.document.dump(1) + "\n";
-    if (options.format == "csv") return table.csv();
-    const bool markdown = options.format == "markdown";
-    return (markdown ? table.markdown() : table.terminal(options.width)) + "\n" +
-           legend({table}, options.width, markdown);
+    tuned = tuned_of(tuned_choices(view), origin_of_measured(view), options);
+    return tuned.text;
   });
   return tuned;
 }

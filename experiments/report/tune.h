@@ -1,5 +1,6 @@
-// The draft length for each size of the batch, chosen from stored results: `foretoken tune`. This module must not know
-// how a policy uses it, nor where results are stored.
+// The draft length for each size of the batch, chosen from stored results: `foretoken tune`; and the choice and its
+// file for whoever has speedups from elsewhere. This module must not know how a policy uses it, nor where results are
+// stored.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/result.h"
+#include "experiments/report/statistics.h"
 
 namespace foretoken {
 
@@ -20,7 +22,7 @@ struct TuneOptions {
 
 struct Tuned {
   // {"kind": "tuned lengths", "schema", "lengths": [[batch, length], ...], "target", "drafter", "verifier", "sampling",
-  // "machine", "version", "commit", "choices"}: what the option `file` of the policy `table` takes.
+  // "machine", "version", "commit", "made_from", "choices"}: what the option `file` of the policy `table` takes.
   nlohmann::json document;
   std::string text;  // the table, in the format that was asked for
 };
@@ -30,5 +32,36 @@ struct Tuned {
 // faster. No such run, runs that differ in anything but batch, policy, /measure, /trace and the number of prompts, and
 // results of several machines are an Error.
 Tuned tune(const std::vector<Result>& results, const TuneOptions& options);
+
+// A length at a batch.
+struct TunedCandidate {
+  int length = 0;
+  Interval speedup = Interval::unknown();  // over plain decoding
+  bool beyond = false;                     // predicted, from larger steps than those that were measured
+};
+
+// Of a batch.
+struct TunedChoice {
+  int batch = 1;
+  TunedCandidate chosen{.length = 0, .speedup = Interval::of(1)}, fastest;
+  std::size_t candidates = 0;
+};
+
+// The shortest of `fastest` and those of `as_good` that are within 2 % of it; 0 where that is neither 2 % faster than
+// plain decoding nor clearly faster.
+TunedChoice tuned_choice(int batch, const TunedCandidate& fastest, const std::vector<TunedCandidate>& as_good,
+                         std::size_t candidates);
+
+// The run without what may differ between runs among which a length is chosen. A larger batch needs more prompts.
+nlohmann::json tuning_ground(nlohmann::json run);
+
+// Where lengths come from.
+struct TunedOrigin {
+  nlohmann::json run;                    // complete: one of those that the lengths are for
+  nlohmann::json members;                // "machine", "version", "commit", "made_from"
+  std::string length, candidates, note;  // of the table: what its columns of these names mean
+};
+
+Tuned tuned_of(const std::vector<TunedChoice>& choices, const TunedOrigin& origin, const TuneOptions& options);
 
 }  // namespace foretoken

@@ -84,6 +84,62 @@ class Costs(InFolder):
             self.refused("run", self.write("other.json", other), "--quiet", lines=lines, words=[
                 "'/drafter/name'", "these models"])
 
+    def costs_of_rows(self, name, seconds, **more):
+        """A file of costs: what a step takes by its rows; drafting takes next to nothing."""
+        steps = [{"batch": batch, "rows": batch * (1 + depth), "depth": depth,
+                  "seconds": seconds(batch * (1 + depth)), **({"draft_seconds": 1e-6} if depth else {})}
+                 for batch in (1, 2, 4) for depth in (0, 1, 2, 4, 8)]
+        return self.write(name, {"kind": "step costs", "schema": 1, "source": "made up", "steps": steps, **more})
+
+    def tuned(self, document, costs, *more):
+        return json.loads(self.done("tune", document, "--costs", costs, "--acceptance", "0.8", "--json", *more))
+
+    def test_lengths_are_predicted_from_costs(self):
+        run = self.write("run.json", {**BASE, "workload": {**BASE["workload"], "max_new_tokens": 60}})
+        free = self.costs_of_rows("free.json", lambda rows: 0.01)
+        dear = self.costs_of_rows("dear.json", lambda rows: 0.01 * rows)
+        mixed = self.costs_of_rows("mixed.json", lambda rows: 0.01 * max(1, rows - 7))
+        self.assertEqual(self.tuned(run, free, "--lengths", "1,2,8")["lengths"], [[1, 8], [2, 8], [4, 8]])
+        self.assertEqual(self.tuned(run, dear)["lengths"], [[1, 0], [2, 0], [4, 0]])
+        found = self.tuned(run, mixed, "--batches", "1,4", "--out", "policy.json")
+        self.assertEqual(found, json.loads((self.here / "policy.json").read_text()))
+        self.assertGreaterEqual(found["lengths"][0][1], 5, "up to 8 rows are free")
+        self.assertEqual(found["lengths"][1], [4, 1])
+        self.assertEqual(found["choices"][0]["candidates"], 8)
+        self.assertGreater(found["choices"][0]["speedup"]["value"], 3)
+        self.assertEqual(found["made_from"], {"costs": mixed, "acceptance": "0.8", "run": run})
+        self.assertEqual((found["kind"], found["machine"]), ("tuned lengths", "made up"))
+        shown = self.done("tune", run, "--costs", mixed, "--acceptance", "0.8", "--batches", "8", "--lengths", "2")
+        self.assertIn("Predicted for made up from", shown)
+        self.assertIn("~", shown, "a batch of 8 is beyond these costs")
+
+        # The policy reads the file, and its speedup is the one that was predicted for its length.
+        length, speedup = found["lengths"][0][1], found["choices"][0]["speedup"]["value"]
+        table = self.write("table.json", {**json.loads((self.here / run).read_text()),
+                                          "policy": {"name": "table", "file": "policy.json"}})
+        cell = json.loads(self.done("predict", table, "--costs", mixed, "--acceptance", "0.8", "--json"))["cells"][0]
+        self.assertLess(abs(cell["speedup"]["value"] / speedup - 1), 0.05, f"of {length} levels")
+
+    def test_lengths_cannot_be_predicted_from_bad_input(self):
+        run = self.write("run.json", BASE)
+        costs = self.costs_of_rows("costs.json", lambda rows: 0.01)
+        given = ("--costs", costs, "--acceptance", "0.8")
+        other = self.costs_of_rows("other.json", lambda rows: 0.01, drafter={"name": "ngram"})
+        plain = self.write("plain.json", {"kind": "step costs", "schema": 1,
+                                          "steps": [{"batch": 1, "rows": 1, "seconds": 0.01}]})
+        self.refused("tune", run, "--costs", other, "--acceptance", "0.8", words=["'/drafter/name'", "these models"])
+        self.refused("tune", run, "--costs", plain, "--acceptance", "0.8", words=["no step with a draft"])
+        self.refused("tune", run, run, *given, words=["one document"])
+        self.refused("tune", run, *given, "--batches", "4,2", words=["--batches has 2 after 4", "rising"])
+        self.refused("tune", run, "--costs", costs, "--acceptance", "2", words=["--acceptance '2'"])
+        self.refused("tune", run, "--costs", run, "--acceptance", "1", words=["step costs", "foretoken calibrate"])
+        self.refused("tune", run, *given, "--out", run, words=["is no file of foretoken tune"])
+        several = self.write("several.json", {"base": BASE, "axes": {"/sampling/temperature": [0, 1]}})
+        self.refused("tune", several, *given, words=["differ in /sampling/temperature", "--set"])
+        for wrong in (("--costs", costs), ("--acceptance", "0.8"), ("--batches", "1"), ("--set", "/a=1"),
+                      (*given, "--where", "/engine/batch=1")):
+            self.assertEqual(self.run_it("tune", run, *wrong)[0], 2, wrong)
+
     def test_bad_input_is_refused(self):
         plain = self.write("plain.json", {"kind": "step costs", "schema": 1,
                                           "steps": [{"batch": 1, "rows": 1, "seconds": 0.01}]})

@@ -103,10 +103,21 @@ class Published(InFolder):
         for form, word in words.items():
             self.assertIn(word, compare(form))
 
+        # Its runs are those of the document with stand-ins, and none of those without.
+        with_stand_ins = ("--sweep", pair[1], "--stand-ins", *TINY)
+        shown = json.loads(self.succeeds("show", pair[0], *with_stand_ins, "--json"))
+        self.assertEqual(len(shown["cells"]), 2)
+        self.succeeds("merge", pair[0], "--out", "merged.jsonl", *with_stand_ins)
+        self.assertEqual((self.here / "merged.jsonl").read_text(), (self.here / pair[0]).read_text())
+        status, _, err = self.run_it("show", pair[0], "--sweep", pair[1], *TINY)
+        self.assertEqual(status, 1)
+        self.assertIn(f"none of the 2 results in {pair[0]} is of a run of", err)
+
     def test_mistakes_are_one_sentence(self):
         document = str(FOLDER / "leviathan.json")
         plain = self.write("plain.json", {"base": {"target": {"model": "m"}, "workload": {"prompts": "p"}}})
         self.refused(["no \"stand_ins\""], "run", plain, "--stand-ins")
+        self.refused(["no \"stand_ins\""], "merge", plain, "--out", "m.jsonl", "--sweep", plain, "--stand-ins")
         self.refused(["sets none of its names", "did you mean 'target'"], "run", document, "--set", "/names/targets=x")
         self.refused(["holds no result"], "compare", "--published", self.write("none.jsonl", ""), document)
         self.refused(["no \"published\" figures"], "compare", "--published", "none.jsonl", plain)

@@ -36,6 +36,18 @@ class TreeShape(InFolder):
         self.assertEqual(len(found["document"]["drafter"]["shape"]) + 1, chosen["nodes"])
         self.assertTrue(all(tree["tokens_per_second"] > 0 for tree in found["trees"]))
 
+        steps = [{"batch": 2, "rows": 2 * nodes, "depth": 4 * (nodes > 1), "seconds": 0.01,
+                  **({"draft_seconds": 1e-6} if nodes > 1 else {})} for nodes in (1, 6)]
+        costs = self.write("costs.json", {"kind": "step costs", "schema": 1, "steps": steps})
+        status, out, err = self.run_it("tree-shape", "results/trees.jsonl", "--costs", costs, "--batch", "2", "--json")
+        self.assertEqual(status, 0, err)
+        free = json.loads(out)
+        self.assertEqual(free["chosen"]["nodes"], 6, "as many as the costs know rows for, since rows are free")
+        self.assertEqual(free["costs"]["batch"], 2)
+        self.assertGreater(free["costs"]["context"], 12, "half of the output, and the prompts")
+        for wrong, code in (((), 1), (("--batch", "2", "--nodes", "8"), 2)):
+            self.assertEqual(self.run_it("tree-shape", "results/trees.jsonl", *wrong)[0], code, wrong)
+
         best = self.write("best.json", {**BASE, **found["document"]})
         status, _, err = self.run_it("run", best, "--quiet")
         self.assertEqual(status, 0, err)

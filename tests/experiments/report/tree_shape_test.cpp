@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "drafters/policies/cost_model.h"
 #include "experiments/report/report.h"
 #include "experiments/report/tree_counts.h"
 #include "tests/experiments/report/made_results.h"
@@ -153,6 +154,75 @@ TEST(TreeShapeReport, TablesMarkWhatIsPooledAndWhatWasChosen) {
   EXPECT_NO_THROW((void)TreeShape::read(part["drafter"]["shape"]));
   EXPECT_TRUE(says(tree_shape({good_line()}, {16, {}, "csv"}), "nodes,levels,tau,step_ms,tokens_per_second"));
   EXPECT_TRUE(says(tree_shape({good_line()}, {16}), "Best trees"));
+}
+
+// Forwards of 10 ms and `row` seconds a row, of batches up to 4 and trees of up to 16 nodes; drafting takes next to
+// nothing.
+TreeCosts costs_of_rows(double row, int batch = 1, json document = json::object()) {
+  std::vector<CostedStep> steps;
+  for (const int sequences : {1, 4})
+    for (const int nodes : {1, 4, 16}) {
+      const int depth = nodes == 1 ? 0 : 2;
+      const double draft = depth == 0 ? 0 : 1e-6, rows = double(sequences) * nodes;
+      steps.push_back({.shape = {.batch = sequences, .depth = depth, .levels = double(sequences) * depth, .rows = rows},
+                       .seconds = 0.010 + row * rows + draft,
+                       .draft_seconds = draft});
+    }
+  return {.model = std::make_shared<const CostModel>(std::move(steps), PromptCosts{}),
+          .document = std::move(document),
+          .file = "costs.json",
+          .machine = "a machine",
+          .batch = batch};
+}
+json answer_by(TreeCosts costs, int nodes = 0) {
+  return json::parse(tree_shape({good_line()}, {.nodes = nodes, .format = "json", .costs = std::move(costs)}));
+}
+
+TEST(TreesByCosts, OfRowsThatCostNothingTheLargestIsBest) {
+  const json found = answer_by(costs_of_rows(0));
+  EXPECT_EQ(found["chosen"]["nodes"], 7) << "of the two levels and places that are known";
+  EXPECT_EQ(found["document"]["policy"]["nodes"], 7);
+  EXPECT_NEAR(found["chosen"]["tau"], 1.7 + 0.7 * (0.6 + 90.0 / 420), 1e-12);
+  EXPECT_EQ(answer_by(costs_of_rows(0), 3)["chosen"]["nodes"], 3);
+}
+
+TEST(TreesByCosts, OfRowsThatCostAStepEachNoneIsBest) {
+  const json found = answer_by(costs_of_rows(1));
+  EXPECT_EQ(found["chosen"]["nodes"], 1);
+  EXPECT_EQ(found["document"]["policy"], (json{{"name", "fixed"}, {"length", 0}}));
+  EXPECT_LT(found["trees"][1]["speedup"], 1);
+  EXPECT_TRUE(says(tree_shape({good_line()}, {.costs = costs_of_rows(1)}),
+                   "No tree is predicted to be faster than plain decoding"));
+}
+
+// By hand, of rows of 1 ms: at batch 1 four nodes give 2.0 / 14 ms and five 2.12 / 15; at batch 4 two nodes give 6 /
+// 18, and three 7.2 / 22.
+TEST(TreesByCosts, TheBatchDecidesHowMany) {
+  const json alone = answer_by(costs_of_rows(1e-3)), four = answer_by(costs_of_rows(1e-3, 4));
+  EXPECT_EQ(alone["chosen"]["nodes"], 4);
+  EXPECT_NEAR(alone["trees"][0]["tokens_per_second"], 1 / 0.011, 0.1);
+  EXPECT_EQ(four["chosen"]["nodes"], 2);
+  EXPECT_NEAR(four["trees"][1]["tokens_per_second"], 6 / 0.018, 1);
+  EXPECT_NEAR(four["trees"][1]["speedup"], (6 / 0.018) / (4 / 0.014), 0.01);
+  EXPECT_EQ(four["costs"]["batch"], 4);
+  EXPECT_TRUE(answer_by(costs_of_rows(1e-3, 8), 7)["trees"].back()["beyond_measured_rows"]) << "56 rows at batch 8";
+  EXPECT_TRUE(says(tree_shape({good_line()}, {.costs = costs_of_rows(1e-3, 4)}), "those of a machine, from costs.json",
+                   "in a batch of 4"));
+}
+
+TEST(TreesByCosts, OfAnotherPairOrWithoutDraftsAreRefused) {
+  const auto refused = [](TreeCosts costs) { return test::sentence_of([&] { (void)answer_by(std::move(costs)); }); };
+  const json own = good_line()["run"]["drafter"];
+  json wider = own, other = own;
+  wider["shape"] = {8, 1};
+  other["model"] = "experiments/models/another";
+  EXPECT_EQ(refused(costs_of_rows(0, 1, {{"drafter", wider}})), "") << "trees of any shape";
+  EXPECT_TRUE(
+      says(refused(costs_of_rows(0, 1, {{"drafter", other}})), "costs.json was measured with '/drafter/model'"));
+  TreeCosts plain = costs_of_rows(0);
+  plain.model = std::make_shared<const CostModel>(
+      std::vector<CostedStep>{{.shape = {.batch = 1, .rows = 1}, .seconds = 0.01}}, PromptCosts{});
+  EXPECT_TRUE(says(refused(plain), "costs.json has no step with a draft"));
 }
 
 TEST(TreeShapeReport, RefusesWhatItCannotUse) {

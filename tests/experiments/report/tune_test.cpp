@@ -97,6 +97,21 @@ TEST(Tune, RunsThatDifferInMoreAndSeveralMachinesAreRefused) {
   EXPECT_TRUE(says(tuning_refusal({tuned_line(1, 2, 1.5), there}), "of several machines"));
 }
 
+TEST(Tune, TheFileSaysFromWhatItWasMade) {
+  EXPECT_EQ(tuned({tuned_line(1, 2, 1.5), tuned_line(1, 4, 1.6)}).document["made_from"], (json{{"measured_runs", 2}}));
+}
+
+TEST(Tune, AChoiceIsTheShortestThatIsCloseAndPays) {
+  const auto at = [](int length, double speedup) {
+    return TunedCandidate{.length = length, .speedup = {speedup, 0.9 * speedup, 1.1 * speedup}};
+  };
+  EXPECT_EQ(tuned_choice(1, at(8, 2), {at(2, 1.95), at(4, 1.97), at(6, 1.99)}, 4).chosen.length, 4);
+  EXPECT_EQ(tuned_choice(1, at(8, 1.019), {}, 1).chosen.length, 0);
+  EXPECT_EQ(tuned_choice(1, at(8, 1.021), {}, 1).chosen.length, 8);
+  EXPECT_EQ(tuned_choice(1, {.length = 8, .speedup = {1.01, 1.005, 1.015}}, {}, 1).chosen.length, 8)
+      << "clearly faster";
+}
+
 TEST(Tune, EveryFormatHasTheChoice) {
   const std::vector<json> lines{tuned_line(1, 2, 1.5)};
   EXPECT_TRUE(says(tuned(lines, "markdown").text, "| 1 | 2 | 1.50 ["));

@@ -29,7 +29,7 @@ TEST(RegistryTest, unknown_names_list_the_known_and_the_nearest) {
   EXPECT_EQ(test::sentence_of([&] { r.drafters.complete({{"name", "draft_mode"}}); }),
             "unknown drafter 'draft_mode' (did you mean 'draft_model'?); " + drafters_of(r));
   EXPECT_EQ(test::sentence_of([&] { r.policies.complete({{"name", "zzz"}}); }),
-            "unknown policy 'zzz'; known: bandit_length, fixed, goodput, table");
+            "unknown policy 'zzz'; known: bandit_length, fixed, gamma_tune, goodput, table");
 }
 
 TEST(RegistryTest, a_config_without_a_name_is_refused) {

@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,10 +23,18 @@ HINDSIGHT = ("The best fixed length of a cell is chosen in hindsight, on the cel
              "a length that was chosen on other prompts.")
 
 
+def filled(text):
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def geometric_mean(values):
     if not values:
         return None
     return 0.0 if min(values) <= 0 else math.exp(sum(map(math.log, values)) / len(values))
+
+
+def mean_of(values):
+    return number(geometric_mean(values))
 
 
 def number(value):
@@ -93,6 +102,13 @@ def ratio(top, bottom):
     return None if top is None or not bottom else top / bottom
 
 
+def with_figure(cells, value):
+    """The cells' runs that have a figure."""
+    found = [(labels, {name: shown for name, shown in of_policy.items() if value(shown) is not None})
+             for labels, of_policy in cells]
+    return [cell for cell in found if cell[1]]
+
+
 def names_of(cells):
     """All policies, fixed ones first, in the order in which they are met."""
     names = {}
@@ -121,29 +137,33 @@ def speedup_of(shown):
 
 def closed(titles, cells):
     """The tables of closed loops, whose speedups are ratios of tokens per second."""
-    cells = [(labels, {name: shown for name, shown in of_policy.items() if speedup_of(shown) is not None})
-             for labels, of_policy in cells]
-    cells = [cell for cell in cells if cell[1]]
+    cells = with_figure(cells, speedup_of)
     if not cells:
         return ""
     names = names_of(cells)
     rows = [(*labels, *(said_speedup(of_policy.get(name)) for name in names)) for labels, of_policy in cells]
-    said = ("## Speedup over plain decoding, by cell\n\nIntervals are of 95 %; **bold**: wholly below 1, slower than "
-            "plain decoding.\n\n" + table((*titles, *names), "|" + "---|" * (len(titles) + len(names)), rows))
+    said = ("Intervals are of 95 %; **bold**: wholly below 1, slower than plain decoding.\n\n"
+            + table((*titles, *names), "|" + "---|" * (len(titles) + len(names)), rows))
+    return f"## Speedup over plain decoding, by cell\n\n{said}\n{policies(titles, cells, names)}"
+
+
+def policies(titles, cells, names):
+    """Each policy over all of its cells, and its cells that are slower than plain decoding."""
     rows, slower = [], []
     for name in names:
         own = [(labels, of_policy[name], best_fixed(of_policy, of_policy[name], speedup_of))
                for labels, of_policy in cells if name in of_policy]
-        below = [(labels, shown) for labels, shown, _ in own if (shown["figures"]["speedup"]["high"] or 1) < 1]
-        slower += [f"- {name}: {place(titles, labels)}: {said_speedup(shown)}\n" for labels, shown in below]
+        below = [f"- {name}: {place(titles, labels)}: {said_speedup(shown)}\n" for labels, shown, _ in own
+                 if (shown["figures"]["speedup"]["high"] or 1) < 1]
         ratios = [(speedup_of(shown) / best, labels) for labels, shown, best in own if best]
-        rows.append((name, str(len(own)), str(len(below)), number(geometric_mean([speedup_of(s) for _, s, _ in own])),
-                     number(geometric_mean([value for value, _ in ratios])), worst(titles, ratios)))
+        rows.append((name, str(len(own)), str(len(below)), mean_of([speedup_of(shown) for _, shown, _ in own]),
+                     mean_of([value for value, _ in ratios]), worst(titles, ratios)))
+        slower += below
     head = ("policy", "cells", "wholly below 1", "speedup, geometric mean", "over the best fixed length, geometric mean",
             "worst cell")
-    said += f"\n## Policies\n\n{HINDSIGHT}\n\n" + table(head, "|---|" + "--:|" * 4 + "---|", rows)
-    return said + ("\nWholly below plain decoding:\n\n" + "".join(slower) if slower else
-                   "\nNo interval lies wholly below 1.\n")
+    said = f"## Policies\n\n{filled(HINDSIGHT)}\n\n" + table(head, "|---|" + "--:|" * 4 + "---|", rows) + "\n"
+    return said + ("Wholly below plain decoding:\n\n" + "".join(slower) if slower else
+                   "No interval lies wholly below 1.\n")
 
 
 def said_speedup(shown):
@@ -154,7 +174,8 @@ def said_speedup(shown):
 
 
 def goodput_of(shown, side="speculative"):
-    return shown["figures"]["load"][side]["goodput"]["value"]
+    load = shown["figures"]["load"]
+    return load and load[side]["goodput"]["value"]
 
 
 def said_goodput(shown, side):
@@ -165,34 +186,32 @@ def said_goodput(shown, side):
 
 def opened(titles, cells):
     """The tables of open loops with limits, where requests arrive at a rate: their goodput."""
-    cells = [(labels, {name: shown for name, shown in of_policy.items()
-                       if shown["figures"]["load"] and goodput_of(shown) is not None}) for labels, of_policy in cells]
-    cells = [cell for cell in cells if cell[1]]
+    cells = with_figure(cells, goodput_of)
     if not cells:
         return ""
-    names, rows, of_name = names_of(cells), [], {}
+    names, rows, ratios = names_of(cells), [], {}
     for labels, of_policy in cells:
         for name in (name for name in names if name in of_policy):
             shown = of_policy[name]
-            over_plain = ratio(goodput_of(shown), goodput_of(shown, "baseline"))
-            over_fixed = ratio(goodput_of(shown), best_fixed(of_policy, shown, goodput_of))
-            of_name.setdefault(name, []).append((labels, over_plain, over_fixed))
+            over = (ratio(goodput_of(shown), goodput_of(shown, "baseline")),
+                    ratio(goodput_of(shown), best_fixed(of_policy, shown, goodput_of)))
+            ratios.setdefault(name, []).append((labels, over))
             rows.append((*labels, name, said_goodput(shown, "baseline"), said_goodput(shown, "speculative"),
-                         number(over_plain), number(over_fixed)))
+                         *map(number, over)))
     head = (*titles, "policy", "plain decoding", "policy's goodput", "over plain", "over the best fixed length")
-    said = ("## Goodput of open loops\n\nRequests per second within the limits of TTFT and TPOT; plain decoding is the "
-            f"baseline of the same run. {HINDSIGHT}\n\n" + table(head, "|" + "---|" * len(head), rows))
+    said = filled("Requests per second within the limits of TTFT and TPOT, with intervals of 95 %. Plain decoding is "
+                  f"the baseline of the same run, with the same arrivals. {HINDSIGHT}")
+    said = f"## Goodput of open loops\n\n{said}\n\n{table(head, '|' + '---|' * len(head), rows)}\n"
     rows = []
     for name in names:
-        columns = [[(value, labels) for labels, *both in of_name[name] if (value := both[k]) is not None]
-                   for k in (0, 1)]
-        rows.append((name, str(len(of_name[name])),
-                     *(said_of for column in columns
-                       for said_of in (number(geometric_mean([value for value, _ in column])),
-                                       worst(titles, column)))))
+        row = [name, str(len(ratios[name]))]
+        for which in (0, 1):
+            known = [(over[which], labels) for labels, over in ratios[name] if over[which] is not None]
+            row += [mean_of([value for value, _ in known]), worst(titles, known)]
+        rows.append(row)
     head = ("policy", "cells", "over plain, geometric mean", "worst cell", "over the best fixed length, geometric mean",
             "worst cell")
-    return said + "\n" + table(head, "|---|--:|--:|---|--:|---|", rows)
+    return said + table(head, "|---|--:|--:|---|--:|---|", rows)
 
 
 def page(runs):
@@ -201,7 +220,7 @@ def page(runs):
     found = [part for part in (closed(titles, cells), opened(titles, cells)) if part]
     if not found:
         sys.exit("policy_bars.py: no run has a speedup, nor goodput under /workload/ttft_limit or tpot_limit.")
-    return "\n".join([measured_with(runs) + "\n", *found])
+    return "\n".join([filled(measured_with(runs)) + "\n", *found])
 
 
 def main():

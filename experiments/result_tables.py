@@ -1,4 +1,5 @@
-"""The tables of experiments/results/tables.md: whole sweeps, from their committed results. Used by readme_tables.py."""
+"""The tables of experiments/results/tables.md: whole sweeps, from their committed results. Used by readme_tables.py, and
+in part by results/policy_bars.py."""
 
 import functools
 import json
@@ -29,7 +30,7 @@ def asked(program, command, *arguments):
     said = subprocess.run([*program, command, *arguments, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True)
     if said.returncode != 0:
-        sys.exit(f"readme_tables.py: {' '.join(program)} cannot {command} {' '.join(map(str, arguments))}; see what it "
+        sys.exit(f"{Path(sys.argv[0]).name}: {' '.join(program)} cannot {command} {' '.join(map(str, arguments))}; see what it "
                  "says above.")
     return json.loads(said.stdout)
 
@@ -55,17 +56,21 @@ def hardly_steady(found):
     return f" All places taken for less than 0.75 of the time: {', '.join(of)}." if of else ""
 
 
-def source(program, name):
-    """What a sweep was measured with, as sentences: the machine, the commit, how much, how much of it steady."""
-    runs = shown(program, name)["cells"]
+def measured_with(runs):
+    """How much was measured, on which machines, of which commits, as sentences."""
     machines = sorted({", ".join(filter(None, (run["machine"].get("description", ""), run["machine"]["cpu"],
                                                f"{run['machine']['cores']} cores"))) for run in runs})
     commits = sorted({run["commit"] for run in runs})
     dates = sorted({run["date"][:10] for run in runs})
     repeats = sorted({run["figures"]["repeats"] for run in runs})
     much = f"{' or '.join(map(str, repeats))} alternation{'s' if repeats != [1] else ''}"
-    said = (f"`{file_of(name).relative_to(RESULTS)}`: {len(runs)} runs of {much}. {'; '.join(machines)}. "
-            f"Commit {', '.join(commits)}, {', '.join(dates)}.{hardly_steady(cells(program, name))}")
+    return f"{len(runs)} runs of {much}. {'; '.join(machines)}. Commit {', '.join(commits)}, {', '.join(dates)}."
+
+
+def source(program, name):
+    """What a sweep was measured with, as sentences: the machine, the commit, how much, how much of it steady."""
+    said = (f"`{file_of(name).relative_to(RESULTS)}`: {measured_with(shown(program, name)['cells'])}"
+            f"{hardly_steady(cells(program, name))}")
     return textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n\n"
 
 

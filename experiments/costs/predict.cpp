@@ -8,6 +8,7 @@
 #include "experiments/report/report.h"
 #include "experiments/report/results.h"
 #include "experiments/report/terminal.h"
+#include "experiments/session/arrival_rate.h"
 #include "experiments/session/measured_pair.h"
 #include "experiments/session/run_document.h"
 #include "experiments/sweep/alternation.h"
@@ -51,7 +52,8 @@ std::vector<PredictedRequest> predicted_requests(const json& run, Workbench& ben
 
 void expect_predictable(const json& run, const CostsFile& costs, const Registries& registries) {
   expect_pair(pair_in(costs), run, costs.file);
-  if (rate_of(run)) throw Error("an open loop ('/workload/rate') has no speedup to predict");
+  if (const std::string key = rate_key_of(run); !key.empty())
+    throw Error("an open loop ('" + key + "') has no speedup to predict");
   const PolicyTraits policy = registries.policies.traits(run.at("policy"), ModelInfo());
   if (policy.learns)
     throw Error("the policy '" + run.at("policy").at("name").get<std::string>() +

@@ -190,37 +190,38 @@ std::vector<double> stays_of(const ServedQueue& queue, std::size_t slots) {
   return found;
 }
 
-// Seconds until the last request ended, if they arrive after these gaps.
-double seconds_with(const std::vector<double>& gaps, const std::vector<double>& stays, std::size_t slots) {
+// Seconds until the last request ended, if they arrive at these times.
+double seconds_with(const std::vector<double>& arrivals, const std::vector<double>& stays, std::size_t slots) {
   Slots all(slots);
-  double arrival = 0;
-  for (std::size_t i = 0; i < stays.size(); ++i) {
-    if (i > 0) arrival += gaps[i - 1];
-    all.keep(all.start(arrival) + stays[i]);
-  }
+  for (std::size_t i = 0; i < stays.size(); ++i) all.keep(all.start(arrivals[i]) + stays[i]);
   return all.last();
 }
 
-// Exponential ones of a resample. Alternations share them, so that those of equal stays have equal expected seconds.
-std::vector<double> gaps_of(int resample, std::size_t requests, double rate) {
-  std::vector<double> found;
+// Of a resample, the first at 0. Alternations share them, so that those of equal stays have equal expected seconds.
+std::vector<double> arrivals_of(int resample, std::size_t requests, const ArrivalRate& rate) {
+  std::vector<double> found{0};
+  double expected = 0;
   for (std::uint32_t i = 0; found.size() < requests; ++i) {
     const Philox drawn = philox4x32_10(i, std::uint32_t(resample), 0, 0, 0x61727269u, 0x76616c73u);
-    for (const std::uint32_t word : drawn.word) found.push_back(-std::log((word + 0.5) / 4294967296.0) / rate);
+    for (const std::uint32_t word : drawn.word) {
+      expected -= std::log((word + 0.5) / 4294967296.0);
+      found.push_back(rate.when(expected));
+    }
   }
   return found;
 }
 
 // Seconds of every alternation with other arrivals, [alternations][kResamples].
-std::vector<std::vector<double>> served_again(std::span<const ServedQueue> alternations, double rate, int slots) {
+std::vector<std::vector<double>> served_again(std::span<const ServedQueue> alternations, const ArrivalRate& rate,
+                                              int slots) {
   std::size_t requests = 1;
   for (const ServedQueue& a : alternations) requests = std::max(requests, a.requests.size());
   const std::size_t used = std::min(std::size_t(slots), requests);
   std::vector<std::vector<double>> stays, found(alternations.size());
   for (const ServedQueue& a : alternations) stays.push_back(stays_of(a, used));
   for (int b = 0; b < kResamples; ++b) {
-    const std::vector<double> gaps = gaps_of(b, requests, rate);
-    for (std::size_t k = 0; k < stays.size(); ++k) found[k].push_back(seconds_with(gaps, stays[k], used));
+    const std::vector<double> arrivals = arrivals_of(b, requests, rate);
+    for (std::size_t k = 0; k < stays.size(); ++k) found[k].push_back(seconds_with(arrivals, stays[k], used));
   }
   return found;
 }
@@ -304,7 +305,7 @@ ServedAgain served_again(const ClosedLoop& loop) {
           from_the_whole(runs, &Run::steady_tokens, &Run::steady_seconds)};
 }
 
-Interval throughput_interval(std::span<const ServedQueue> alternations, double rate, int slots) {
+Interval throughput_interval(std::span<const ServedQueue> alternations, const ArrivalRate& rate, int slots) {
   double tokens = 0, seconds = 0, expected = 0;
   for (const ServedQueue& a : alternations) tokens += a.tokens, seconds += a.seconds;
   const Interval alone = Interval::of(divide(tokens, seconds));

@@ -12,6 +12,7 @@
 
 #include "experiments/report/result.h"
 #include "experiments/report/statistics.h"
+#include "experiments/session/arrival_rate.h"
 
 namespace foretoken {
 
@@ -79,8 +80,8 @@ struct ServedQueue {
   double tokens = 0, seconds = 0;  // of all requests; until the last one ended
 };
 
-// Tokens / seconds of all alternations, whose requests arrive at a rate (per second, a Poisson process) and share the
-// slots of a batch. It estimates what many alternations would give, with other arrivals and other speeds of the
+// Tokens / seconds of all alternations, whose requests arrive at a rate (a Poisson process) and share the slots of a
+// batch. It estimates what many alternations would give, with other arrivals and other speeds of the
 // machine. Bounds are unknown with fewer than two alternations, or where one of them has no tokens.
 //
 // The law of arrivals is known, so each alternation is served again with 2000 other arrivals, in which a request keeps
@@ -91,7 +92,7 @@ struct ServedQueue {
 // of a normal distribution, not of Student's. The machine's standard error is that of the logarithms of tokens /
 // expected seconds over alternations, with one degree of freedom less than alternations; arrivals are averaged out of
 // them. The half-widths of both add up as interval_of() says.
-Interval throughput_interval(std::span<const ServedQueue> alternations, double rate, int slots);
+Interval throughput_interval(std::span<const ServedQueue> alternations, const ArrivalRate& rate, int slots);
 
 // What one prompt did in one alternation, on one side; several requests may have served it.
 struct Served {

@@ -50,6 +50,9 @@ std::string Notes::of(const Summary& s) {
        "cold, warm, others: what a drafter or policy that learns had seen before it was measured");
   if (s.load)
     note("open loop", "open loop: requests arrive at a rate, which caps tok/s, so there is no speedup (table load)");
+  if (s.load && s.load->periods < 1)
+    note("part of the load",
+         "part of the load: all requests had arrived before '/workload/rates' had come once (serve more of them)");
   note(standing(s.speedup),
        s.speedup.against(1) < 0 ? "loses: slower than plain decoding" : "unclear: the interval contains 1");
   if (s.without_speeds)

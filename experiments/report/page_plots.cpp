@@ -354,7 +354,7 @@ class Plots {
     return plot("load", "Latency over the rate of requests",
                 "Open loops: requests arrive at a rate, at the same times for both sides, and latencies count from the "
                 "arrival. Below is better, and farther right before the curve rises. Tokens per second cannot exceed "
-                "what arrives, so there is no speedup.",
+                "what arrives, so there is no speedup. A load that rises and falls stands at its mean rate.",
                 figures);
   }
 

@@ -7,6 +7,7 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/statistics.h"
 #include "experiments/report/summary.h"
+#include "experiments/session/arrival_rate.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -79,6 +80,7 @@ struct Sums {
   double tokens = 0, steady_tokens = 0, steady_seconds = 0;
   double latencies = 0, whole = 0;  // requests that are in latencies; their seconds from arrival to end
   double decode_tokens = 0, decode_seconds = 0;
+  double last = 0;  // arrival
   ServedQueue served = {};
 };
 
@@ -90,20 +92,19 @@ bool meets(const RequestRecord& request, const Load& load) {
 
 // What a line of an open loop has.
 double of_open_loop(const std::optional<double>& value, const char* name) {
-  if (!value) throw Error(std::string("the run has a '/workload/rate', but its requests lack '") + name + "'");
+  if (!value) throw Error(std::string("the run is an open loop, but its requests lack '") + name + "'");
   return *value;
 }
 
 Sums sums_of(const SideRecord& measured, const Load& load, const std::set<int>& left_out, std::vector<double>& queue) {
   Sums s{.seconds = measured.seconds, .idle = of_open_loop(measured.idle_seconds, "idle_seconds")};
-  double last = 0;
-  for (const RequestRecord& r : measured.requests) last = std::max(last, of_open_loop(r.arrival, "arrival"));
+  for (const RequestRecord& r : measured.requests) s.last = std::max(s.last, of_open_loop(r.arrival, "arrival"));
   for (const RequestRecord& r : measured.requests) {
     const double arrival = *r.arrival, queued = of_open_loop(r.queued, "queued");
     ++s.requests;
     s.ended += !r.failed();
     s.within += !r.failed() && meets(r, load);
-    s.waiting += arrival < last && arrival + queued > last;
+    s.waiting += arrival < s.last && arrival + queued > s.last;
     s.served.requests.push_back({arrival, arrival + r.seconds});
     s.tokens += double(r.tokens);
     s.steady_tokens += r.steady_tokens ? double(*r.steady_tokens) : kUnknown;
@@ -134,7 +135,7 @@ Interval interval_over(const Measurements& m) {
   return positive ? paired_interval(m) : Interval::of(ratio_of_totals(m.terms));
 }
 
-LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, int slots) {
+LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, const ArrivalRate& arrivals, int slots) {
   const auto total = [&](double Sums::* part) {
     double sum = 0;
     for (const Sums& s : all) sum += s.*part;
@@ -147,7 +148,7 @@ LoadFigures figures_of(const std::vector<Sums>& all, const Load& load, int slots
   found.served = divide(total(&Sums::ended), total(&Sums::seconds));
   std::vector<ServedQueue> queues;
   for (const Sums& s : all) queues.push_back(s.served);
-  found.tokens_per_second = throughput_interval(queues, load.rate, slots);
+  found.tokens_per_second = throughput_interval(queues, arrivals, slots);
   found.busy = 1 - divide(total(&Sums::idle), total(&Sums::seconds));
   found.capacity = divide(divide(total(&Sums::steady_tokens), total(&Sums::steady_seconds)),
                           divide(total(&Sums::tokens), total(&Sums::requests)));
@@ -235,23 +236,28 @@ LeftOutTurns left_out_turns_of(const std::vector<Alternation>& repeats) {
   return found;
 }
 
-std::optional<double> rate_of(const json& run) { return of_workload(run, "rate"); }
-
 std::optional<Load> load_of(const Result& result, const std::set<int>& left_out) {
   const json& run = result.run;
-  const auto rate = rate_of(run);
-  if (!rate) return std::nullopt;
-  Load load{.rate = *rate, .ttft_limit = of_workload(run, "ttft_limit"), .tpot_limit = of_workload(run, "tpot_limit")};
+  const auto arrivals = arrival_rate_of(run);
+  if (!arrivals) return std::nullopt;
+  Load load{.rate = arrivals->mean(),
+            .period = arrivals->period(),
+            .ttft_limit = of_workload(run, "ttft_limit"),
+            .tpot_limit = of_workload(run, "tpot_limit")};
   const auto read = [&](SideOf side, LoadFigures& figures) {
     std::vector<Sums> all;
     std::vector<double> queue;
     for (const Alternation& repeat : result.repeats) all.push_back(sums_of(repeat.*side, load, left_out, queue));
-    figures = figures_of(all, load, run.at("engine").at("batch"));
+    figures = figures_of(all, load, *arrivals, run.at("engine").at("batch"));
     figures.queue = quantiles_of(std::move(queue));
     return all;
   };
   const std::vector<Sums> fast = read(&Alternation::speculative, load.speculative),
                           plain = read(&Alternation::baseline, load.baseline);
+  if (load.varies()) {
+    load.periods = 0;
+    for (const Sums& s : fast) load.periods += s.last / load.period / double(fast.size());
+  }
   const auto term = [&](const auto& of) { return alternations(result.repeats.size(), of); };
   load.latency_ratio = interval_over(
       term([&](std::size_t i) { return Term{plain[i].whole, plain[i].latencies, fast[i].whole, fast[i].latencies}; }));
@@ -277,6 +283,8 @@ void leave_out_capped(Summary& summary) {
 json to_json(const std::optional<Load>& load) {
   if (!load) return nullptr;
   return {{"rate", load->rate},
+          {"period", load->varies() ? json(load->period) : json()},
+          {"periods", finite(load->periods)},
           {"ttft_limit", load->ttft_limit ? json(*load->ttft_limit) : json()},
           {"tpot_limit", load->tpot_limit ? json(*load->tpot_limit) : json()},
           {"latency_ratio", to_json(load->latency_ratio)},

@@ -10,6 +10,7 @@
 
 #include "experiments/report/experiment.h"
 #include "experiments/report/statistics.h"
+#include "experiments/session/arrival_rate.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -164,7 +165,7 @@ Experiment read_result(const Result& result, Summary& summary) {
   const std::vector<Alternation>& repeats = result.repeats;
   summary.repeats = int(repeats.size());
   summary.failed_requests = int(result.failures.size());
-  const int slots = rate_of(result.run) ? 1 : result.run.value("/engine/batch"_json_pointer, 1);
+  const int slots = rate_key_of(result.run).empty() ? result.run.value("/engine/batch"_json_pointer, 1) : 1;
   Experiment experiment = read_experiment(repeats, slots);
   summary.in_shares = slots > 1 && !experiment.queues;
   summary.left_out = int(experiment.failed.size());

@@ -33,7 +33,7 @@ struct LoadFigures {
   double busy = 0;                                   // share of these seconds in which a request was running
   double capacity = 0;      // requests per second while all slots were taken; NaN: they never were
   double waiting = 0;       // requests that had no slot when the last one arrived, mean over alternations
-  bool overloaded = false;  // the capacity is below the rate, and requests were waiting when the last one arrived
+  bool overloaded = false;  // the capacity is below the mean rate, and requests were waiting when the last one arrived
   Quantiles queue;          // milliseconds from the arrival to the first step
   // Share of all requests that met both limits (a failed one did not), and these per second; unknown without limits.
   // The share has bounds between .1 and .9, goodput from a share of .3 on: elsewhere few alternations cannot tell.
@@ -41,7 +41,9 @@ struct LoadFigures {
 };
 
 struct Load {
-  double rate = 0;                                         // requests per second that arrive
+  double rate = 0;            // requests per second that arrive, of rates their mean
+  double period = 0;          // seconds until /workload/rates come again; 0: one rate at all times
+  double periods = kUnknown;  // until the last arrival, mean over alternations; unknown of one rate
   std::optional<double> ttft_limit = {}, tpot_limit = {};  // seconds
   LoadFigures speculative = {}, baseline = {};
   Interval latency_ratio = Interval::unknown();   // the baseline's mean time from arrival to end / that of speculation
@@ -49,15 +51,13 @@ struct Load {
   Measurements tokens_per_second{0, 0};           // of speculation, [1, alternations]
 
   bool limited() const { return ttft_limit || tpot_limit; }
+  bool varies() const { return period > 0; }
 };
 
 // Whether its times may be those of a busy machine (/measure/busy).
 bool accepts_busy(const nlohmann::json& run);
 
-// The /workload/rate of a run, requests per second; none: a closed loop.
-std::optional<double> rate_of(const nlohmann::json& run);
-
-// None where the run has no rate. `left_out`: prompts with a failed request, which are in no latency.
+// None of a closed loop. `left_out`: prompts with a failed request, which are in no latency.
 std::optional<Load> load_of(const Result& result, const std::set<int>& left_out);
 
 // Takes from the summary of an open loop what the rate caps: speedups, which are ratios of tokens per second,

@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Column::Kind;
 
-constexpr const char* kRate = "/workload/rate";
+constexpr const char *kRate = "/workload/rate", *kRates = "/workload/rates";
 constexpr double kAttained = 0.9;  // the share of requests within their limits that a served rate has, as DistServe
 
 // One side of a run with a rate.
@@ -83,19 +83,30 @@ template <class T> std::vector<T> both(std::vector<T> first, const std::vector<T
   return first;
 }
 
-// The axes, the rate if it is none of them, and the side; then `columns`. Two rows for each run, of those with limits
-// where the table is of goodput alone.
+// The axes, the rate and rates if they are none of them, and the side; then `columns`. Two rows for each run, of those
+// with limits where the table is of goodput alone.
 template <class Cells> Table two_sides(const View& view, const std::string& title, const std::vector<Column>& columns,
                                        bool limited, const Cells& cells) {
   std::vector<Column> opening = {{"side", "side", "with speculation, or plain decoding", Kind::text}};
-  const bool rate = std::ranges::find(view.axes.columns(), kRate, &Axis::pointer) == view.axes.columns().end();
-  if (rate) opening.insert(opening.begin(), {"rate", "rate", "requests per second that arrive"});
+  const auto lacks = [&](const char* pointer) {
+    return std::ranges::find(view.axes.columns(), pointer, &Axis::pointer) == view.axes.columns().end();
+  };
+  const bool varies = std::ranges::any_of(view.cells, [](const Summary& s) { return s.load && s.load->varies(); }),
+             rate = lacks(kRate), rates = varies && lacks(kRates);
+  if (rate)
+    opening.insert(opening.begin(), {"rate", "rate", "requests per second that arrive, of several rates their mean"});
+  if (rates)
+    opening.insert(opening.begin(), {"rates", "rates",
+                                     "of a load that rises and falls: seconds and requests per "
+                                     "second of each of its pieces, which repeat",
+                                     Kind::text});
   return table_of(view, title, both(opening, columns), [&](const Summary& s) {
     CellRows rows;
     for (const bool drafts : {false, true}) {
       if (!s.load || (limited && !s.load->limited())) break;
       std::vector<Cell> side = {Cell::of(drafts ? "drafts" : "plain")};
       if (rate) side.insert(side.begin(), Cell::of(s.load->rate, 2));
+      if (rates) side.insert(side.begin(), Cell::of(s.load->varies() ? told(s.run(), kRates).dump() : "-"));
       rows.push_back(both(side, cells({*s.load, drafts ? s.load->speculative : s.load->baseline,
                                        (drafts ? s.speculative : s.baseline).latency, drafts})));
     }
@@ -142,8 +153,9 @@ Table attained_table(const View& view) {
   for (const std::vector<std::size_t>& group : view.groups(others)) {
     std::vector<const Load*> by_rate;
     for (const std::size_t i : group)
-      if (const Summary& s = view.cells[i]; !s.failed() && s.load && s.load->limited()) by_rate.push_back(&*s.load);
-    if (by_rate.size() < 2) continue;
+      if (const Summary& s = view.cells[i]; !s.failed() && s.load && s.load->limited() && !s.load->varies())
+        by_rate.push_back(&*s.load);
+    if (by_rate.size() < 2) continue;  // a load that rises and falls is no point of the curve
     std::ranges::sort(by_rate, {}, [](const Load* load) { return load->rate; });
     Row& row = table.rows.emplace_back();
     for (const std::size_t axis : others) row.cells.push_back(view.cell(axis, group[0]));

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "experiments/session/arrival_rate.h"
 #include "framework/decode/sequence.h"
 #include "framework/model/model.h"
 #include "framework/model/model_choice.h"
@@ -48,6 +49,7 @@ bool fits(const json& v, const RunKey& k) {
   if (k.type == "biases") return are_biases(v, k);
   if (k.type == "boolean") return v.is_boolean();
   if (k.type == "component") return v.is_object();
+  if (k.type == "list") return v.is_array();
   if (k.type == "strings")
     return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
   if (k.type == "plugins")
@@ -153,20 +155,28 @@ void expect_traceable(const json& run, const Registries& registries) {
 // What belongs to an open loop and stands without one, and what an open loop cannot have.
 void expect_loop(const json& run, const std::string& where) {
   const json& w = run["workload"];
-  for (const std::string key : {"ttft_limit", "tpot_limit"})
-    if (w.contains(key) && !w.contains("rate"))
-      throw Error(where + ": '/workload/" + key +
-                  "' is a limit of requests that arrive at a rate; give '/workload/rate', or leave it out");
-  if (w.contains("rate") && run["sampling"]["samples"] != 1)
+  if (w.contains("rate") && w.contains("rates"))
     throw Error(where +
-                ": '/workload/rate' draws the arrival of every request, and samples of a prompt would arrive "
-                "together; leave out '/sampling/samples', or serve each prompt several times with "
-                "'/workload/repeats'");
-  if (w.contains("rate") && w["turns"] != 1)
-    throw Error(
-        where +
-        ": '/workload/rate' draws the arrival of every request, and a later turn arrives when the one before was "
-        "answered; set '/workload/turns' to 1, or leave out the rate");
+                ": '/workload/rate' is one rate at all times, and '/workload/rates' is another in each piece of time; "
+                "leave one of them out");
+  if (w.contains("rates"))
+    if (const std::string refusal = refusal_of_rates(w["rates"]); !refusal.empty()) throw Error(where + ": " + refusal);
+  const std::string key = rate_key_of(run);
+  for (const std::string limit : {"ttft_limit", "tpot_limit"})
+    if (w.contains(limit) && key.empty())
+      throw Error(
+          where + ": '/workload/" + limit +
+          "' is a limit of requests that arrive at a rate; give '/workload/rate' or '/workload/rates', or leave "
+          "it out");
+  if (!key.empty() && run["sampling"]["samples"] != 1)
+    throw Error(where + ": '" + key +
+                "' draws the arrival of every request, and samples of a prompt would arrive together; leave out "
+                "'/sampling/samples', or serve each prompt several times with '/workload/repeats'");
+  if (!key.empty() && w["turns"] != 1)
+    throw Error(where + ": '" + key +
+                "' draws the arrival of every request, and a later turn arrives when the one before was answered; set "
+                "'/workload/turns' to 1, or leave out '" +
+                key + "'");
 }
 
 // A file name, or an object, as an object with all of its keys.

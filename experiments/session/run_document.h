@@ -27,7 +27,7 @@ struct RunKey {
   std::string pointer;  // JSON pointer, "/engine/batch"
   std::string type;     // integer, number, boolean, string, path, strings (a list), component ({"name": ..., options}),
                         // model and shape (as ModelChoice reads them), plugins, biases (an object: number by token id),
-                        // trace
+                        // trace, list (of what its meaning says)
   nlohmann::json standard;  // the default; null: none
   AllowedValues allowed;
   std::string meaning;  // with unit and range

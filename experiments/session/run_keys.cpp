@@ -163,6 +163,9 @@ std::vector<RunKey> keys_of_arrivals() {
       {"/workload/rate", "number", nullptr, from(0.001, 1e6, or_absent()),
        "requests that arrive per second, an open loop: a Poisson process, of the same arrivals for both sides; "
        "null: a request arrives when another ends, a closed loop"},
+      {"/workload/rates", "list", nullptr, or_absent(),
+       "instead of one rate, for a load that rises and falls: pieces of [seconds, requests per second], one after the "
+       "other and again from the first, as [[30, 2], [30, 20]]; 0 is a pause; null: one rate, or a closed loop"},
       {"/workload/ttft_limit", "number", nullptr, above(0, kMany, or_absent()),
        "seconds from a request's arrival to its first token that count for goodput, with a rate; null: no limit"},
       {"/workload/tpot_limit", "number", nullptr, above(0, kMany, or_absent()),

@@ -12,6 +12,7 @@
 #include "experiments/report/result.h"
 #include "experiments/report/summary.h"
 #include "experiments/report/two_speeds.h"
+#include "experiments/session/arrival_rate.h"
 #include "experiments/session/interrupt.h"
 #include "experiments/session/run_document.h"
 #include "experiments/sweep/provenance.h"
@@ -325,7 +326,7 @@ Result result_of(const Run& run, std::vector<MeasuredAlternation> alternations) 
   result.outputs = OutputHashes{.baseline = hash_of_outputs(alternations.front().baseline.outputs),
                                 .speculative = hash_of_outputs(alternations.front().speculative.outputs)};
   // In an open loop times decide which requests share a step, so what is cut and what a policy sees may differ.
-  SameAgain same(!engine.learns && !rate_of(run.document));
+  SameAgain same(!engine.learns && rate_key_of(run.document).empty());
   Agreement agreement{.compared = engine.compared};
   for (int k = 0; k < int(alternations.size()); ++k) {
     MeasuredAlternation& a = alternations[std::size_t(k)];

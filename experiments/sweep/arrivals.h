@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/session/arrival_rate.h"
 #include "framework/engine/engine.h"
 
 namespace foretoken {
@@ -21,10 +22,11 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return seconds(std::chrono::steady_clock::now() - start);
 }
 
-// `count` times in seconds, the first 0, of a Poisson process of `rate` arrivals per second: gaps are exponential,
-// drawn by their names, seed, alternation and request. So all drafters, lengths and baselines of a comparison meet the
-// same arrivals, at another rate the same gaps in proportion, and each alternation other ones.
-std::vector<double> poisson_arrivals(double rate, std::size_t count, std::uint64_t seed, int alternation);
+// `count` times in seconds, the first 0, of a Poisson process of this rate: gaps between the numbers of requests that
+// are expected until an arrival and the next are exponential, drawn by their names, seed, alternation and request. So
+// all drafters, lengths and baselines of a comparison meet the same arrivals, at another rate the same gaps in
+// proportion, and each alternation other ones.
+std::vector<double> poisson_arrivals(const ArrivalRate& rate, std::size_t count, std::uint64_t seed, int alternation);
 
 class Loop {
  public:
@@ -51,7 +53,7 @@ class Loop {
   std::vector<double> arrivals_;
 };
 
-// The loop of an alternation of a complete run: open where it has a /workload/rate.
+// The loop of an alternation of a complete run: open where it has a rate, or rates.
 Loop loop_of(const nlohmann::json& run, std::size_t requests, int alternation);
 
 // Sleeps until then; `meanwhile` is called twenty times a second and may throw to stop.

@@ -59,7 +59,10 @@ struct Like {
 };
 
 std::string pace_of(const json& run) { return target_of_group(run) + run.at("engine").at("batch").dump(); }
-std::string kind_of_run(const json& run) { return pace_of(run) + run.at("workload").value("rate", json()).dump(); }
+std::string kind_of_run(const json& run) {
+  const json& workload = run.at("workload");
+  return pace_of(run) + workload.value("rate", json()).dump() + workload.value("rates", json()).dump();
+}
 
 class Estimate {
  public:

@@ -20,6 +20,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"/workload/start", "learning_test"},
     {"/workload/skip", "workload_test"},
     {"/workload/rate", "arrivals_test"},
+    {"/workload/rates", "arrivals_test"},
     {"/workload/ttft_limit", "load_test"},
     {"/workload/tpot_limit", "load_test"},
     {"/trace", "experiments/trace/"},

@@ -63,6 +63,34 @@ TEST(Load, AnswersWorkedByHand) {
   EXPECT_NEAR(fast.queue.p99, 1500, 100);
 }
 
+json varied_line(const json& rates) {
+  json line = loaded_line();
+  line["key"] = "varied", line["axes"] = json::object();
+  line["run"]["workload"].erase("rate");
+  line["run"]["workload"]["rates"] = rates;
+  return line;
+}
+
+TEST(Load, ThatRisesAndFallsHasAMeanRate) {
+  const Load load = *summarize(varied_line({{1, 0.5}, {1, 1.5}})).load, one = *summarize(loaded_line()).load;
+  EXPECT_TRUE(load.varies() && !one.varies());
+  EXPECT_EQ(load.rate, 1);
+  EXPECT_EQ(load.period, 2);
+  EXPECT_DOUBLE_EQ(load.periods, 1.5) << "the last request arrives after three seconds";
+  EXPECT_EQ(load.speculative.goodput.value, one.speculative.goodput.value);
+  EXPECT_EQ(load.speculative.overloaded, one.speculative.overloaded);
+  EXPECT_TRUE(summarize(varied_line({{1, 0.001}, {1, 1.999}})).load->speculative.overloaded) << "by the mean";
+  EXPECT_FALSE(summarize(varied_line({{1, 0.1}, {1, 0.2}})).load->speculative.overloaded) << "it can serve 0.39";
+  const json figures = to_json(summarize(varied_line({{1, 0.5}, {1, 1.5}})))["figures"]["load"];
+  EXPECT_EQ(figures["period"], 2);
+  EXPECT_EQ(figures["periods"], 1.5);
+  EXPECT_TRUE(to_json(summarize(loaded_line()))["figures"]["load"]["period"].is_null());
+}
+
+TEST(Load, OfRatesThatAreNoneIsAnError) {
+  EXPECT_TRUE(test::says(summarize(varied_line({{1, 0}})).error, "'/workload/rates'"));
+}
+
 TEST(Load, LimitsAreUpperBoundsAndEitherMayBeMissing) {
   const auto within = [](const char* key, const json& limit) {
     json line = loaded_line();
@@ -201,6 +229,33 @@ TEST(LoadTables, AreCurvesOfBothSides) {
   EXPECT_EQ(tables[2].columns.size(), 2u);
   EXPECT_EQ(tables[2].rows[0].cells[0].shown(), "1.00");
   EXPECT_EQ(tables[2].rows[0].cells[1].shown(), "2.00");
+}
+
+TEST(LoadTables, NameALoadThatRisesAndFalls) {
+  ShowOptions options;
+  options.width = 0;
+  const json line = varied_line({{1, 0.5}, {1, 1.5}});
+  EXPECT_TRUE(test::says(show({line}, options), "[[1,0.5],[1,1.5]]", "seconds and requests per second of each"));
+  EXPECT_EQ(show({line}, options).find("part of the load"), std::string::npos);
+  EXPECT_TRUE(test::says(show({varied_line({{2, 0.5}, {2, 1.5}})}, options), "part of the load",
+                         "before '/workload/rates' had come once"));
+  EXPECT_EQ(show(curve(), options).find("rates"), std::string::npos) << "no column without one";
+  json other = varied_line({{1, 1.5}, {1, 0.5}});
+  other["key"] = "other";
+  options.format = "csv", options.tables = {"load"};
+  EXPECT_TRUE(test::says(show({line, other}, options), "workload.rates,rate,side", "\"[[1,1.5],[1,0.5]]\",1,plain"));
+}
+
+// The greatest rate below which none misses is found on the curve of constant rates alone.
+TEST(LoadTables, ALoadThatRisesAndFallsIsNoPointOfTheCurve) {
+  std::vector<json> lines = curve();
+  json varied = varied_line({{1, 0.5}, {1, 1.5}});
+  varied["axes"] = {{"/workload/rate", nullptr}};
+  lines.push_back(varied);
+  const Table table = load_tables(view_of(lines))[2];
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0].cells.end()[-2].shown(), "1.00");
+  EXPECT_EQ(table.rows[0].cells.end()[-1].shown(), "2.00");
 }
 
 TEST(LoadTables, SayWhyThereIsNoSpeedup) {

@@ -38,6 +38,22 @@ TEST(Throughput, OfWorkThatTakesNoTimeIsThatOfArrivals) {
   EXPECT_NEAR(found.low / found.value, 1 - 1.96 / 20, 0.015);
 }
 
+// 30 requests of which one takes no time: the last one arrives about when the third of the pieces of ten requests ends.
+// A pause behind each piece makes the end later or earlier by a whole pause, as one more or less arrives before it.
+TEST(Throughput, OfArrivalsAtRatesIsThatOfTheirPieces) {
+  ServedQueue queue;
+  for (int i = 0; i <= 30; ++i) queue.requests.push_back({0.1 * i, 0.1 * i});
+  queue.tokens = 31, queue.seconds = 3;
+  const std::vector all(4, queue);
+  const auto width = [&](const ArrivalRate& rate) {
+    const Interval found = throughput_interval(all, rate, 2);
+    return found.width() / found.value;
+  };
+  const ArrivalRate same({{1, 10}, {3, 10}}), pauses({{1, 10}, {9, 0}});
+  EXPECT_EQ(width(same), width(10));
+  EXPECT_GT(width(pauses), 1.3 * width(10));
+}
+
 // Two places: requests that arrive after 0, 1, 1 and 1 s start after 0, 1, 3 and 4 s and take 3 s each. Were there no
 // gaps, the last would end after 6 s, as where one request takes 6 s, so that nothing varies.
 TEST(Throughput, ARequestWaitsForAPlace) {

@@ -52,6 +52,56 @@ TEST(Arrivals, AreDrawnByTheirNames) {
   EXPECT_NE(poisson_arrivals(2, 50, 7 + (1ull << 32), 1), times) << "all bits of the seed count";
 }
 
+constexpr double kDay = 10;
+const std::vector<ArrivalRate::Piece> kDayAndNight{{4, 2}, {3, 20}, {2, 5}, {1, 0}};
+
+// Requests that are expected until then, of the rates above.
+double expected_until(double time) {
+  const double days = std::floor(time / kDay);
+  double rest = time - days * kDay, all = 0, found = 0;
+  for (const auto& [seconds, rate] : kDayAndNight) {
+    found += std::clamp(rest, 0.0, seconds) * rate, all += seconds * rate;
+    rest -= seconds;
+  }
+  return days * all + found;
+}
+
+// Where the rate changes, the numbers that are expected between arrivals are the exponential ones of one request per
+// second, so they are exactly those of the constant rate 1.
+TEST(Arrivals, ARateThatChangesStretchesTheGaps) {
+  const std::vector<double> times = poisson_arrivals(ArrivalRate(kDayAndNight), 5000, 3, 1),
+                            unit = poisson_arrivals(1, 5000, 3, 1);
+  EXPECT_EQ(times[0], 0);
+  EXPECT_TRUE(std::ranges::is_sorted(times));
+  for (std::size_t i = 0; i < times.size(); ++i) EXPECT_NEAR(expected_until(times[i]), unit[i], 1e-7);
+}
+
+// Over many days the number in each piece is Poisson's: its mean is its variance.
+TEST(Arrivals, EachPieceHasItsOwnMean) {
+  constexpr int kDays = 400;
+  for (const std::uint64_t seed : {1, 2}) {
+    const std::vector<double> times = poisson_arrivals(ArrivalRate(kDayAndNight), 40000, seed, 0);
+    ASSERT_GT(times.back(), kDay * kDays);
+    std::vector<double> counts(kDayAndNight.size());
+    for (const double time : times) {
+      if (time >= kDay * kDays) break;
+      double phase = time - kDay * std::floor(time / kDay);
+      std::size_t piece = 0;
+      while (piece + 1 < counts.size() && phase >= kDayAndNight[piece].seconds) phase -= kDayAndNight[piece++].seconds;
+      ++counts[piece];
+    }
+    for (std::size_t piece = 0; piece < counts.size(); ++piece) {
+      const double mean = kDays * kDayAndNight[piece].seconds * kDayAndNight[piece].rate;
+      EXPECT_LE(std::abs(counts[piece] - mean), 3.3 * std::sqrt(mean)) << "piece " << piece << ", seed " << seed;
+    }
+  }
+}
+
+TEST(Arrivals, RatesThatAreAllOneAreThatRate) {
+  EXPECT_EQ(poisson_arrivals(ArrivalRate({{0.7, 3}, {5, 3}}), 500, 7, 1), poisson_arrivals(3, 500, 7, 1))
+      << "to the last bit";
+}
+
 TEST(Arrivals, AClosedLoopReplacesWhatEnds) {
   const Loop loop = 2;
   EXPECT_FALSE(loop.open());
@@ -97,12 +147,16 @@ json with_rate(double rate, const json& more = json::object()) {
   return changes;
 }
 
+std::vector<Loop::Clock::duration> arrivals_of(const json& run, int alternation) {
+  const Loop loop = loop_of(run, 12, alternation);
+  std::vector<Loop::Clock::duration> times;
+  for (std::size_t i = 0; loop.open() && i < 12; ++i) times.push_back(loop.arrival(i));
+  return times;
+}
+
 TEST_F(Runs, EveryAlternativeMeetsTheSameArrivals) {
   const auto arrivals = [&](const json& changes, int alternation) {
-    const Loop loop = loop_of(run_of(changes).document, 12, alternation);
-    std::vector<Loop::Clock::duration> times;
-    for (std::size_t i = 0; loop.open() && i < 12; ++i) times.push_back(loop.arrival(i));
-    return times;
+    return arrivals_of(run_of(changes).document, alternation);
   };
   const auto first = arrivals(with_rate(4), 0);
   ASSERT_EQ(first.size(), 12u);
@@ -116,6 +170,25 @@ TEST_F(Runs, EveryAlternativeMeetsTheSameArrivals) {
   EXPECT_TRUE(arrivals(json::object(), 0).empty());
 }
 
+TEST_F(Runs, EveryAlternativeMeetsTheSameLoad) {
+  const auto arrivals = [&](const char* rates, const json& more, int alternation = 0) {
+    json changes = {{"workload", {{"rates", json::parse(rates)}}}};
+    changes.update(more, true);
+    return arrivals_of(run_of(changes).document, alternation);
+  };
+  constexpr auto kRates = "[[1,2],[1,20]]";
+  const auto first = arrivals(kRates, json::object());
+  ASSERT_EQ(first.size(), 12u);
+  for (const json& other : std::vector<json>{{{"policy", {{"name", "goodput"}, {"length", nullptr}}}},
+                                             {{"policy", {{"length", 7}}}},
+                                             {{"engine", {{"batch", 1}}}}})
+    EXPECT_EQ(arrivals(kRates, other), first) << other;
+  EXPECT_NE(arrivals(kRates, json::object(), 1), first) << "alternations vary";
+  EXPECT_NE(arrivals(kRates, {{"sampling", {{"seed", 2}}}}), first);
+  EXPECT_NE(arrivals("[[1,20],[1,2]]", json::object()), first) << "it begins elsewhere";
+  EXPECT_EQ(arrivals("[[1,4],[2,4]]", json::object()), arrivals_of(run_of(with_rate(4)).document, 0));
+}
+
 void expect_open_loop(const json& m) {
   double shares = 0;
   for (const json& r : m["requests"]) {
@@ -126,6 +199,30 @@ void expect_open_loop(const json& m) {
   }
   const double seconds = m["seconds"];
   EXPECT_NEAR(shares + m["idle_seconds"].get<double>(), seconds, 0.01 * seconds);
+}
+
+// Four requests and a pause of a second, as it were: whatever the draws, the twelve are not there before two pauses.
+TEST_F(Runs, ALoadThatRisesAndFallsIsMet) {
+  const json line = measured(
+      {{"workload", {{"rates", {{0.002, 2000}, {1, 0}}}, {"max_new_tokens", 3}}}, {"measure", {{"repeats", 1}}}});
+  const std::vector<Loop::Clock::duration> times = arrivals_of(line["run"], 0);
+  for (const char* side : {"baseline", "speculative"}) {
+    const json& m = line["repeats"][0][side];
+    ASSERT_EQ(m["requests"].size(), 12u);
+    expect_open_loop(m);
+    for (std::size_t i = 0; i < 12; ++i) {
+      EXPECT_NEAR(m["requests"][i]["arrival"], seconds(times[i]), 1e-5);
+      const double phase = std::fmod(m["requests"][i]["arrival"].get<double>(), 1.002);
+      EXPECT_LE(phase, 0.0021);
+    }
+    EXPECT_GT(m["idle_seconds"], 0.5 * m["seconds"].get<double>()) << "it sleeps in the pauses";
+  }
+  const Summary s = summarize(line);
+  ASSERT_EQ(s.error, "");
+  EXPECT_NEAR(s.load->rate, 4 / 1.002, 1e-9);
+  EXPECT_NEAR(s.load->period, 1.002, 1e-9);
+  EXPECT_NEAR(s.load->periods, seconds(times.back()) / 1.002, 1e-4);
+  EXPECT_FALSE(s.speedup.known());
 }
 
 // Twelve short requests, at a sixth of the rate at which they can be served. Were sleeping a stop, nothing could be

@@ -131,6 +131,18 @@ TEST_F(Estimates, KnowWhenTheLastRequestArrives) {
   EXPECT_GE(shared[1].seconds, 2 * last);
 }
 
+TEST_F(Estimates, KnowALoadThatRisesAndFalls) {
+  const auto at = [&](int length, const json& rates) { return of(length, {{"workload", {{"rates", rates}}}}); };
+  const json slow{{10, 0.1}, {20, 0.2}}, quick{{1, 100}, {1, 200}};
+  const foretoken::Run run = at(1, slow);
+  const std::size_t requests = jobs_of(run.document, bench, "").size();
+  const double last = seconds(loop_of(run.document, requests, 0).arrival(requests - 1));
+  EXPECT_GE(estimate({run}, bench, options)[0].seconds, 4 * last) << "two sides in two alternations";
+  ResultsFile(options.results).append(measure_run(at(1, quick), bench, "", [](double) {}));
+  EXPECT_EQ(estimate({at(2, quick)}, bench, options)[0].basis, RestsOn::same_drafter);
+  EXPECT_EQ(estimate({at(2, {{1, 100}, {1, 300}})}, bench, options)[0].basis, RestsOn::timed) << "another load";
+}
+
 TEST_F(Estimates, SayThatADraftModelIsMissing) {
   const auto found = estimate({of(1, {{"drafter", {{"model", "experiments/models/nowhere"}}}})}, bench, options);
   EXPECT_EQ(found[0].basis, RestsOn::unknown);

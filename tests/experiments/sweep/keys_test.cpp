@@ -28,10 +28,10 @@ struct KeysOfRuns : testing::Test {
 };
 
 TEST_F(KeysOfRuns, NullIsAValueOfOptionalOnesAlone) {
-  const std::set<std::string> optional{"/target/inflate",        "/engine/memory_fraction", "/workload/system",
-                                       "/workload/start",        "/workload/date",          "/workload/rate",
-                                       "/workload/ttft_limit",   "/workload/tpot_limit",    "/trace",
-                                       "/workload/prompt_tokens"};
+  const std::set<std::string> optional{"/target/inflate",         "/engine/memory_fraction", "/workload/system",
+                                       "/workload/start",         "/workload/date",          "/workload/rate",
+                                       "/workload/ttft_limit",    "/workload/tpot_limit",    "/trace",
+                                       "/workload/prompt_tokens", "/workload/rates"};
   for (const RunKey& key : run_keys()) {
     const std::string sentence = refusal(key.pointer, nullptr);
     EXPECT_EQ(sentence.empty(), optional.contains(key.pointer)) << key.pointer << ": " << sentence;

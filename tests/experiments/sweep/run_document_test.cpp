@@ -153,6 +153,21 @@ TEST_F(Documents, AnOpenLoopHasARateAndMayHaveLimits) {
   EXPECT_TRUE(says(refusal("/workload/rate=null"), "'/workload/ttft_limit'", "give '/workload/rate'"));
 }
 
+TEST_F(Documents, AnOpenLoopMayHaveRates) {
+  for (const char* bad : {"[]", "[[1,-2]]", "[[-1,2]]", "[[1,0]]", "[[1,0],[1,2]]", "[2,4]", "[[1,2],[1]]"})
+    EXPECT_TRUE(says(refusal(std::string("/workload/rates=") + bad), "doc: ", "'/workload/rates'")) << bad;
+  EXPECT_TRUE(says(refusal("/workload/rates=4"), "doc", "'/workload/rates' must be list", "not 4"));
+  EXPECT_TRUE(says(refusal("/workload/ttft_limit=0.5"), "'/workload/rate' or '/workload/rates'"));
+  least["workload"].update({{"rates", {{30.0, 2.0}, {10, 0.5}, {20, 0}}}, {"tpot_limit", 0.1}});
+  const json run = complete(least);
+  EXPECT_EQ(run["workload"]["rates"].dump(), "[[30,2],[10,0.5],[20,0]]") << "equal runs are one text";
+  EXPECT_FALSE(run["workload"].contains("rate"));
+  EXPECT_TRUE(says(refusal("/workload/rate=4"), "'/workload/rate'", "'/workload/rates'", "leave one of them out"));
+  EXPECT_TRUE(says(refusal("/sampling/samples=2"), "'/workload/rates' draws", "'/workload/repeats'"));
+  EXPECT_TRUE(says(refusal("/workload/turns=2"), "'/workload/rates' draws", "leave out '/workload/rates'"));
+  EXPECT_TRUE(says(refusal("/workload/rates=null"), "'/workload/tpot_limit'", "give '/workload/rate'"));
+}
+
 TEST_F(Documents, ATemperatureMustHaveAReciprocal) {
   EXPECT_EQ(refusal("/sampling/temperature=1e-30"), "");
   for (const char* small : {"1e-300", "1e-39", "4.9e-324"})

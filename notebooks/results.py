@@ -1,9 +1,9 @@
 """Stored results as pandas tables.
 
 Every figure and every interval is the one that `foretoken show RESULTS --json` prints: they are defined once, in
-experiments/report/summary.h. A file of result lines (JSON lines) is handed to the built program; a file that holds the
-output of `show --json` already is read as it is, so that results can be looked at where nothing is built. Both may be
-compressed with gzip or xz.
+experiments/report/summary.h. A file of result lines (JSON lines) is read by the package foretoken where it is installed
+(pip install .), else by the built program; a file that holds the output of `show --json` already is read as it is, so
+that results can be looked at where nothing is built. Both may be compressed with gzip or xz.
 """
 
 import gzip
@@ -16,6 +16,11 @@ import zlib
 from pathlib import Path
 
 import pandas as pd
+
+try:
+    import foretoken
+except ImportError:  # then the program reads results
+    foretoken = None
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,6 +69,8 @@ def figures(path):
             return found
     except (ValueError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError):
         pass  # several lines: results as they are stored; what is damaged the program refuses with its reason
+    if foretoken and not os.environ.get("FORETOKEN_PROGRAM"):
+        return foretoken.results(path, raw=True)
     done = subprocess.run(
         [program(), "show", path, "--json"],
         cwd=ROOT,

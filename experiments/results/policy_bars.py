@@ -159,8 +159,8 @@ def policies(titles, cells, names):
         rows.append((name, str(len(own)), str(len(below)), mean_of([speedup_of(shown) for _, shown, _ in own]),
                      mean_of([value for value, _ in ratios]), worst(titles, ratios)))
         slower += below
-    head = ("policy", "cells", "wholly below 1", "speedup, geometric mean", "over the best fixed length, geometric mean",
-            "worst cell")
+    head = ("policy", "cells", "wholly below 1", "speedup, geometric mean",
+            "over the best fixed length, geometric mean", "worst cell")
     said = f"## Policies\n\n{filled(HINDSIGHT)}\n\n" + table(head, "|---|" + "--:|" * 4 + "---|", rows) + "\n"
     return said + ("Wholly below plain decoding:\n\n" + "".join(slower) if slower else
                    "No interval lies wholly below 1.\n")

@@ -239,11 +239,12 @@ TEST(LoadTables, NameALoadThatRisesAndFalls) {
   EXPECT_EQ(show({line}, options).find("part of the load"), std::string::npos);
   EXPECT_TRUE(test::says(show({varied_line({{2, 0.5}, {2, 1.5}})}, options), "part of the load",
                          "before '/workload/rates' had come once"));
-  EXPECT_EQ(show(curve(), options).find("rates"), std::string::npos) << "no column without one";
   json other = varied_line({{1, 1.5}, {1, 0.5}});
   other["key"] = "other";
   options.format = "csv", options.tables = {"load"};
   EXPECT_TRUE(test::says(show({line, other}, options), "workload.rates,rate,side", "\"[[1,1.5],[1,0.5]]\",1,plain"));
+  EXPECT_TRUE(test::says(show({line}, options), "rates,rate,side", "\"[[1,0.5],[1,1.5]]\",1,plain"));
+  EXPECT_EQ(show(curve(), options).find("rates"), std::string::npos) << "no column without one";
 }
 
 // The greatest rate below which none misses is found on the curve of constant rates alone.

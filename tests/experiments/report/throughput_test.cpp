@@ -38,20 +38,21 @@ TEST(Throughput, OfWorkThatTakesNoTimeIsThatOfArrivals) {
   EXPECT_NEAR(found.low / found.value, 1 - 1.96 / 20, 0.015);
 }
 
-// 30 requests of which one takes no time: the last one arrives about when the third of the pieces of ten requests ends.
-// A pause behind each piece makes the end later or earlier by a whole pause, as one more or less arrives before it.
+// Requests that take no time, in pieces of a second that bring a hundred, each before nine seconds of pause. The last
+// of 100 arrives before or after the first pause, as the draws have it, and the last of 150 hardly ever elsewhere than
+// in the second piece: half a second of ten varies.
 TEST(Throughput, OfArrivalsAtRatesIsThatOfTheirPieces) {
-  ServedQueue queue;
-  for (int i = 0; i <= 30; ++i) queue.requests.push_back({0.1 * i, 0.1 * i});
-  queue.tokens = 31, queue.seconds = 3;
-  const std::vector all(4, queue);
-  const auto width = [&](const ArrivalRate& rate) {
-    const Interval found = throughput_interval(all, rate, 2);
+  const auto width = [](int requests, const ArrivalRate& rate) {
+    ServedQueue queue;
+    for (int i = 0; i <= requests; ++i) queue.requests.push_back({0.1 * i, 0.1 * i});
+    queue.tokens = requests, queue.seconds = 0.1 * requests;
+    const Interval found = throughput_interval(std::vector(4, queue), rate, 2);
     return found.width() / found.value;
   };
-  const ArrivalRate same({{1, 10}, {3, 10}}), pauses({{1, 10}, {9, 0}});
-  EXPECT_EQ(width(same), width(10));
-  EXPECT_GT(width(pauses), 1.3 * width(10));
+  const ArrivalRate same({{1, 10}, {3, 10}}), pauses({{1, 100}, {9, 0}});
+  EXPECT_EQ(width(100, same), width(100, 10));
+  EXPECT_GT(width(100, pauses), 3 * width(100, 10));
+  EXPECT_LT(width(150, pauses), 0.3 * width(150, 10));
 }
 
 // Two places: requests that arrive after 0, 1, 1 and 1 s start after 0, 1, 3 and 4 s and take 3 s each. Were there no

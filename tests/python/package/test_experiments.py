@@ -100,7 +100,8 @@ def test_what_exec_wrote_is_not_what_the_file_has_under_its_name():
     hashes = []
     for most in (1, 2):
         names = {"__name__": __name__}
-        exec(f"class InTheFile:\n    most = {most}\n    def draft(self, b):\n        return [[self.most]] * len(b)\n", names)
+        exec(f"class InTheFile:\n    most = {most}\n    def draft(self, b):\n        return [[self.most]] * len(b)\n",
+             names)
         foretoken.register_drafter("py_exec", names["InTheFile"])
         hashes.append(hash_of("py_exec"))
     assert hashes[0] != hashes[1]
@@ -133,7 +134,8 @@ def test_the_text_of_bases_and_what_is_enclosed_tell_components_apart(tmp_path):
     out = tmp_path / "out.jsonl"
     (tmp_path / "child.py").write_text("from base import Base\nclass Child(Base):\n    pass\n")
     for lines, token in enumerate((1, 2), 1):
-        (tmp_path / "base.py").write_text(f"class Base:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n")
+        text = f"class Base:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n"
+        (tmp_path / "base.py").write_text(text)
         code = f"import sys, foretoken; sys.path.insert(0, {str(tmp_path)!r}); import child; " \
                "foretoken.register_drafter('py_child', child.Child); " \
                f"foretoken.Sweep({{**{RUN!r}, 'drafter': {{'name': 'py_child'}}}}).run({str(out)!r}, quiet=True)"

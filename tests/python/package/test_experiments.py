@@ -87,6 +87,22 @@ foretoken.register_drafter("py_cell", Cell)
         assert lines_of_a_sweep(out, "py_cell") == lines  # nothing is measured again
 
 
+def test_a_run_is_not_repeated_with_another_class_of_its_name():
+    runs = []
+    for token in (1, 2):
+        exec(f"class Cell:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n"
+             "foretoken.register_drafter('py_again', Cell)\n", {"foretoken": foretoken, "__name__": "__main__"})
+        with foretoken.Engine(target=DRAFT, drafter="py_again") as engine:
+            runs.append(engine.run)
+    foretoken.Engine(runs[1]).close()
+    with pytest.raises(foretoken.Error, match="'py_again .Python drafter.' is not the one that this run names"):
+        foretoken.Engine(runs[0])
+    with pytest.raises(foretoken.Error, match="take out the hash"):
+        foretoken.Sweep(runs[0]).run("x.jsonl")
+    del runs[0]["plugins"][0]["hash"]
+    foretoken.Engine(runs[0]).close()
+
+
 class InTheFile:
     """exec() below makes another of this name"""
 

@@ -3,6 +3,7 @@
 // requests for which it does so again when it is called for them alone (Drafter::draft).
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <nanobind/nanobind.h>
@@ -34,8 +35,8 @@ void register_bench_drafter(const std::string& name);
 
 // Built-in components and those from Python, as they are now.
 Registries registries();
-// Whether it is the path that stands for a component from Python among the plugins of a complete run.
-bool is_from_python(const std::string& path);
+// The hash of the component from Python that this path stands for among the plugins of a complete run, as it is now.
+std::optional<std::string> hash_from_python(const std::string& path);
 
 // The outcomes of one step, for Drafter::observe: trees and what was emitted, behind one another.
 struct OutcomeBatch {

@@ -120,10 +120,11 @@ Registries registries() {
   return s.registries;
 }
 
-bool is_from_python(const std::string& path) {
+std::optional<std::string> hash_from_python(const std::string& path) {
   Shelf& s = shelf();
   const std::lock_guard lock(s.mutex);
-  return std::ranges::any_of(s.registries.plugins, [&](const PluginFile& p) { return p.path == path; });
+  const auto found = std::ranges::find(s.registries.plugins, path, &PluginFile::path);
+  return found == s.registries.plugins.end() ? std::nullopt : std::optional(found->hash);
 }
 
 }  // namespace foretoken::python

@@ -23,6 +23,18 @@ void show_symbols() {
               "); run the sweep by the program foretoken");
 }
 
+// Whether it is a component from Python. A run that was measured with another of its name is not repeated with this.
+bool is_from_python(const Document& plugin) {
+  const Document path = plugin.is_object() ? plugin.value("path", Document()) : plugin;
+  if (!path.is_string()) return false;
+  const std::optional<std::string> hash = hash_from_python(path.get<std::string>());
+  if (hash && plugin.is_object() && plugin.contains("hash") && plugin["hash"] != *hash)
+    throw Error("'" + path.get<std::string>() + "' is not the one that this run names, whose hash is " +
+                plugin["hash"].dump() + ", since its class was written anew or changed; take out the hash to run it " +
+                "with the present one");
+  return hash.has_value();
+}
+
 }  // namespace
 
 Document prepared(Document document) {
@@ -30,10 +42,8 @@ Document prepared(Document document) {
   const Document::json_pointer pointer(at);
   if (document.is_object() && document.contains(pointer) && document[pointer].is_array()) {
     Document others = Document::array();
-    for (const Document& p : document[pointer]) {
-      const Document path = p.is_object() ? p.value("path", Document()) : p;
-      if (!path.is_string() || !is_from_python(path.get<std::string>())) others.push_back(p);
-    }
+    for (const Document& p : document[pointer])
+      if (!is_from_python(p)) others.push_back(p);
     if (!others.empty()) show_symbols();
     document[pointer] = std::move(others);
   }

@@ -24,13 +24,14 @@ class GammaTunes : public testing::Test {
   }
   // A round in which so many of the drafted levels were accepted.
   static void tell(LengthPolicy& policy, int drafted, int accepted, SequenceId id = 1) {
+    SequenceReport r{};
+    r.id = id;
+    r.judged = true;
+    r.drafted = r.depth = drafted;
+    r.accepted = accepted;
+    r.rejected = accepted < drafted;
     StepReport report;
-    report.sequences.push_back({.id = id,
-                                .judged = true,
-                                .drafted = drafted,
-                                .depth = drafted,
-                                .accepted = accepted,
-                                .rejected = accepted < drafted});
+    report.sequences.push_back(r);
     policy.observe(report);
   }
   // The mean length of the last of so many rounds with a drafter of which each level is accepted with this chance.
@@ -77,8 +78,8 @@ TEST_F(GammaTunes, FollowsADrafterThatChangesWithinAFewRounds) {
   EXPECT_EQ(settled(*policy, 0, 60), 1);
 }
 
-// By hand: 4 levels stand for an average of 3. One accepted of 4 makes it 2.5, which is rounded up, then none 1.875; all
-// of 4 make it 3.75.
+// By hand: 4 levels stand for an average of 3. One accepted of 4 makes it 2.5, which is rounded up, then none 1.875;
+// all of 4 make it 3.75.
 TEST_F(GammaTunes, OneRoundMovesTheAverageByItsWeight) {
   const auto down = make(), up = make(), far = make({{"eta", 1}}), more = make({{"expansion", 10}});
   EXPECT_EQ(asked(*down), (Budget{5, 4}));

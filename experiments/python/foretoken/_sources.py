@@ -80,7 +80,8 @@ class _Parts:
             except (OSError, TypeError):
                 raise _Unknown from None
             for name, value in vars(cls).items():
-                value = getattr(value, "__func__", getattr(value, "fget", value))  # of static and class methods, properties
+                # Of static and class methods, and of properties.
+                value = getattr(value, "__func__", getattr(value, "fget", value))
                 if inspect.isfunction(value):
                     if value.__qualname__ == f"{cls.__qualname__}.{name}":
                         _expect_file(inspect.unwrap(value), inspect.getsourcefile(cls))

@@ -75,8 +75,8 @@ class Stream:
                 return piece.text
             finish, failure, logprobs = inner.ended()
             rounds, drafted, tested, accepted = inner.counts
-            self.output = Output("".join(self._text), self._tokens, finish, inner.prompt_tokens, rounds, drafted, tested,
-                                 accepted, failure, logprobs.tolist())
+            self.output = Output("".join(self._text), self._tokens, finish, inner.prompt_tokens, rounds, drafted,
+                                 tested, accepted, failure, logprobs.tolist())
             return None
 
     def _wait(self):

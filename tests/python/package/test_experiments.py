@@ -87,6 +87,22 @@ foretoken.register_drafter("py_cell", Cell)
         assert lines_of_a_sweep(out, "py_cell") == lines  # nothing is measured again
 
 
+def test_a_run_is_not_repeated_with_another_class_of_its_name():
+    runs = []
+    for token in (1, 2):
+        exec(f"class Cell:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n"
+             "foretoken.register_drafter('py_again', Cell)\n", {"foretoken": foretoken, "__name__": "__main__"})
+        with foretoken.Engine(target=DRAFT, drafter="py_again") as engine:
+            runs.append(engine.run)
+    foretoken.Engine(runs[1]).close()
+    with pytest.raises(foretoken.Error, match="'py_again .Python drafter.' is not the one that this run names"):
+        foretoken.Engine(runs[0])
+    with pytest.raises(foretoken.Error, match="take out the hash"):
+        foretoken.Sweep(runs[0]).run("x.jsonl")
+    del runs[0]["plugins"][0]["hash"]
+    foretoken.Engine(runs[0]).close()
+
+
 class InTheFile:
     """exec() below makes another of this name"""
 
@@ -100,7 +116,8 @@ def test_what_exec_wrote_is_not_what_the_file_has_under_its_name():
     hashes = []
     for most in (1, 2):
         names = {"__name__": __name__}
-        exec(f"class InTheFile:\n    most = {most}\n    def draft(self, b):\n        return [[self.most]] * len(b)\n", names)
+        exec(f"class InTheFile:\n    most = {most}\n    def draft(self, b):\n        return [[self.most]] * len(b)\n",
+             names)
         foretoken.register_drafter("py_exec", names["InTheFile"])
         hashes.append(hash_of("py_exec"))
     assert hashes[0] != hashes[1]
@@ -133,7 +150,8 @@ def test_the_text_of_bases_and_what_is_enclosed_tell_components_apart(tmp_path):
     out = tmp_path / "out.jsonl"
     (tmp_path / "child.py").write_text("from base import Base\nclass Child(Base):\n    pass\n")
     for lines, token in enumerate((1, 2), 1):
-        (tmp_path / "base.py").write_text(f"class Base:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n")
+        text = f"class Base:\n    def draft(self, b):\n        return [[{token}]] * len(b)\n"
+        (tmp_path / "base.py").write_text(text)
         code = f"import sys, foretoken; sys.path.insert(0, {str(tmp_path)!r}); import child; " \
                "foretoken.register_drafter('py_child', child.Child); " \
                f"foretoken.Sweep({{**{RUN!r}, 'drafter': {{'name': 'py_child'}}}}).run({str(out)!r}, quiet=True)"

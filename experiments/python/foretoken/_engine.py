@@ -180,7 +180,10 @@ class Engine:
                     else:
                         await call.oldest.aresult()
                 await asyncio.sleep(0)  # each takes a moment, and there may be many
-            return call.found([[await stream.aresult() for stream in group] for group in call.streams])
+            outputs = []
+            for group in call.streams:  # comprehensions of comprehensions cannot wait before Python 3.11
+                outputs.append([await stream.aresult() for stream in group])
+            return call.found(outputs)
         except BaseException:
             call.cancel()
             raise

@@ -48,10 +48,7 @@ class Bandit : public Combination {
     std::string all = Combination::notice();
     for (const auto& [category, state] : states_)
       if (state.blind(options_))
-        return all + (all.empty() ? "" : "; ") + "the drafter 'bandit' could measure " +
-               std::to_string(int(state.measured())) + " of " + std::to_string(state.steps()) +
-               " steps, since the others read prompts, were recorded or came after a change, and has not compared all "
-               "of its drafters";
+        return all + (all.empty() ? "" : "; ") + "the drafter 'bandit' " + state.unmeasured() + " of its drafters";
     return all;
   }
 

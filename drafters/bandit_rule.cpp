@@ -65,6 +65,11 @@ bool BanditState::blind(const BanditOptions& options) const {
          std::ranges::any_of(arms_, [&](const ArmSums& a) { return a.steps < options.explore; });
 }
 
+std::string BanditState::unmeasured() const {
+  return "could measure " + std::to_string(int(measured())) + " of " + std::to_string(all_) +
+         " steps, since the others read prompts, were recorded or came after a change, and has not compared all";
+}
+
 void BanditState::add(const StepYield& yield, const BanditOptions& options) {
   const bool first = changed_ && steps_ == 0;
   if (!first && yield.seconds > 0) arms_[std::size_t(arm_)].add(yield.tokens, yield.seconds);

@@ -6,6 +6,7 @@
 // what the arms are.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "framework/components/registry.h"
@@ -55,7 +56,8 @@ class BanditState {
   double measured() const;
   // After steps enough to have tried every arm twice, it has not tried all of them once.
   bool blind(const BanditOptions& options) const;
-  std::uint64_t steps() const { return all_; }
+  // Then, for a notice: "could measure 3 of 40 steps, since ..., and has not compared all", of the arms.
+  std::string unmeasured() const;
 
   // A step in which the arm drafted.
   void add(const StepYield& yield, const BanditOptions& options);

@@ -46,6 +46,11 @@ class BanditLength : public LengthPolicy {
     if (!timed_.tells(report, length_ > 0)) yield.seconds = 0;
     state().add(yield, options_);
   }
+  std::string notice() const override {
+    for (const auto& [scale, state] : states_)
+      if (state.blind(options_)) return std::string(kWho) + " " + state.unmeasured() + " of its lengths";
+    return {};
+  }
 
  private:
   BanditState& state() {

@@ -54,6 +54,8 @@ class LengthPolicy {
   // not told of preemptions: a sequence that is preempted goes on later with what is known of it. If it throws, the
   // sequence fails.
   virtual void forget(const Sequence& sequence) { (void)sequence; }
+  // One sentence for the user, as Drafter::notice: that it could not measure what it chooses by, say. Empty: nothing.
+  virtual std::string notice() const { return {}; }
 };
 
 }  // namespace foretoken

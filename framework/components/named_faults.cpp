@@ -44,6 +44,9 @@ class NamedPolicy : public LengthPolicy {
   void forget(const Sequence& sequence) override {
     naming_faults(who_, "LengthPolicy::forget", [&] { inner_->forget(sequence); });
   }
+  std::string notice() const override {
+    return naming_faults(who_, "LengthPolicy::notice", [&] { return inner_->notice(); });
+  }
 
  private:
   std::unique_ptr<LengthPolicy> inner_;

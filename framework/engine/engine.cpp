@@ -190,8 +190,10 @@ StepReport Engine::step() {
 }
 
 std::string Engine::notice() const {
-  const std::string drafter = drafter_->notice(), models = host_.notice();
-  return drafter + (drafter.empty() || models.empty() ? "" : "; ") + models;
+  std::string all;
+  for (const std::string& sentence : {drafter_->notice(), policy_->notice(), host_.notice()})
+    if (!sentence.empty()) all += (all.empty() ? "" : "; ") + sentence;
+  return all;
 }
 
 // The pool evicts what its pages keep when they are taken.

@@ -10,6 +10,7 @@
 #include "drafters/policies/step_costs.h"
 #include "kernels/backend.h"
 #include "kernels/philox.h"
+#include "tests/support/sentence.h"
 
 namespace foretoken::test {
 namespace {
@@ -257,6 +258,41 @@ TEST_F(Goodputs, BanditOfLengthsComesNearTheBestOfThem) {
     EXPECT_GT(fresh.run(world, 4, 1000), 0.9 * world.rate(4, 8));
     EXPECT_GT(world.rate(4, 8), 1.3 * world.rate(4, 0));
   }
+}
+
+// Where a device records every step, none is measured.
+TEST_F(Goodputs, BanditOfLengthsSaysThatItMeasuresNothing) {
+  policy = bandit_length().make({{"lengths", {0, 2}},
+                                 {"width", 1},
+                                 {"rule", "thompson"},
+                                 {"exploration", 0.3},
+                                 {"explore", 4},
+                                 {"trial", 2},
+                                 {"seed", 1}},
+                                host);
+  const auto steps = [&](int count, int recorded) {
+    for (int n = 0; n < count; ++n) {
+      const std::vector<PastOnly> past{{.id = 1, .batch = 1, .room = {kMaxNodes, kMaxPath}}};
+      const int depth = policy->budgets(past).front().depth;
+      StepReport report;
+      SequenceReport& r = report.sequences.emplace_back();
+      r.id = 1;
+      r.judged = true;
+      r.drafted = r.depth = r.accepted = depth;
+      r.emitted.assign(std::size_t(depth + 1), 0);
+      report.rows = 1 + depth;
+      report.recorded = recorded;
+      report.phases.total = 1e-2;
+      policy->observe(report);
+    }
+  };
+  steps(15, 1);
+  EXPECT_EQ(policy->notice(), "") << "it may still begin to";
+  steps(5, 1);
+  EXPECT_TRUE(test::says(policy->notice(), "'bandit_length' could measure 0 of 20 steps",
+                         "has not compared all of its lengths"));
+  steps(40, 0);
+  EXPECT_EQ(policy->notice(), "");
 }
 
 TEST_F(Goodputs, TableGivesTheLengthOfTheBatch) {

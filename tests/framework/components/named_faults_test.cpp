@@ -47,6 +47,7 @@ struct MyPolicy : LengthPolicy {
     call("LengthPolicy::forget");
     EXPECT_EQ(s.id, 5u);
   }
+  std::string notice() const override { return call("LengthPolicy::notice"), "it measured nothing"; }
   Call call;
 };
 
@@ -78,6 +79,7 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
     policy->observe(report);
   });
   each([&] { policy->forget(sequence); });
+  each([&] { EXPECT_EQ(policy->notice(), "it measured nothing"); });
   each([&] {
     Staging staging(*backend);
     const Tensor logits = Tensor::host({1, 2}, DType::f32);
@@ -93,7 +95,7 @@ void call_all(const Call& call, const Blamed& who, const std::function<void(cons
 
 const std::vector<std::string> kFunctions = {"Drafter::draft",       "Drafter::observe",      "Drafter::forget",
                                              "Drafter::notice",      "LengthPolicy::budgets", "LengthPolicy::observe",
-                                             "LengthPolicy::forget", "Verifier::verify"};
+                                             "LengthPolicy::forget", "LengthPolicy::notice",  "Verifier::verify"};
 
 TEST(NamedFaults, EveryCallReachesTheComponent) {
   std::vector<std::string> called;

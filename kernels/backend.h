@@ -95,6 +95,10 @@ class Backend {
   // x / sqrt(mean x^2 + epsilon) * gain for each row of x [rows, width]; gain f32 [width] (Zhang and Sennrich 2019,
   // arXiv 1910.07467).
   virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;
+  // The same in the type in which products with `w` read it: a device may keep its own.
+  virtual Tensor rms_norm_for(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+    return (void)w, rms_norm(x, gain, epsilon);
+  }
   // x W^T + b: x [rows, in] -> f32 [rows, out]. Throws Error where x has another width than w.in.
   virtual Tensor linear(const Tensor& x, const Weight& w) = 0;
   // The same into y, f32 [rows, out], memory of the caller, which is the same in every replay.

@@ -69,10 +69,6 @@ std::size_t Calibration::product_of(const std::string& module) {
 Calibration::Calibration(Backend& device, const ModelConfig& config, const Checkpoint& checkpoint,
                          const std::vector<std::vector<Token>>& windows)
     : device_(device), config_(config), checkpoint_(checkpoint) {
-  if (config.mixture)
-    throw Error(checkpoint.where() + " is a mixture of experts (" + config.architecture +
-                "), of which a text reaches each expert with some rows only: calibration does not support it; round it "
-                "with --method rtn");
   std::int64_t all = 0;
   for (const auto& w : windows) {
     all += std::int64_t(w.size());

@@ -41,7 +41,7 @@ class ExpertFeedForward final : public FeedForward {
   }
 
   void add_to(Backend& b, const Tensor& x) const override {
-    const Tensor h = b.rms_norm(x, norm_, epsilon_);
+    const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
     const Routing routing = b.route(b.linear(h, router_), used_, renormalized_);
     b.expert_feed_forward(x, h, routing, gate_up_, down_);
     if (shared_gate_) b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));

@@ -147,7 +147,7 @@ MODELS = {
         torch.bfloat16,
         {},
     ),
-    "qwen2-moe": (
+    "qwen2_moe": (
         dict(
             kind=Qwen2MoeConfig,
             hidden_size=48,
@@ -165,7 +165,7 @@ MODELS = {
         {},
     ),
     # Layers 0 and 2 are dense by the step, layer 1 by its number.
-    "qwen3-moe": (
+    "qwen3_moe": (
         dict(
             kind=Qwen3MoeConfig,
             hidden_size=40,

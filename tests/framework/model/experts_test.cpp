@@ -15,7 +15,7 @@
 namespace foretoken::test {
 namespace {
 
-const std::vector<std::string> kMixtures = {"mixtral", "qwen2-moe", "qwen3-moe"};
+const std::vector<std::string> kMixtures = {"mixtral", "qwen2_moe", "qwen3_moe"};
 
 // The dense copies of the matrices of layers, but of what chooses among experts.
 class CopiesButRouters final : public TensorSource {
@@ -38,7 +38,7 @@ TEST(Experts, AreRoundedAndTheirRoutersAreNot) {
   std::vector<Token> prompt(40);
   std::iota(prompt.begin(), prompt.end(), 3);
   for (const auto& [name, format] : {std::pair("mixtral", "int4"), std::pair("mixtral", "fp8"),
-                                     std::pair("qwen2-moe", "int8"), std::pair("qwen3-moe", "int8")}) {
+                                     std::pair("qwen2_moe", "int8"), std::pair("qwen3_moe", "int8")}) {
     const ModelConfig config = ModelConfig::load(kTinyModels / name);
     const Checkpoint checkpoint = Checkpoint::open(kTinyModels / name);
     const CopiesButRouters copies(checkpoint, *find_format(format));
@@ -75,7 +75,7 @@ TEST(Experts, AreReadByTheRowsThatUseThem) {
 
 TEST(Experts, ThatAreLeftOutAreNotRead) {
   const auto backend = make_reference_backend();
-  const std::shared_ptr<Model> whole = tiny_model(*backend, "qwen3-moe");
+  const std::shared_ptr<Model> whole = tiny_model(*backend, "qwen3_moe");
   const ModelInfo &all = whole->info(), dense = part_of(whole, {{}, {0}})->info(),
                   none = part_of(whole, {{}, {3}})->info();
   EXPECT_EQ(dense.expert_bytes, all.expert_bytes);

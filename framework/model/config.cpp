@@ -186,7 +186,7 @@ void read_experts(const Fields& config, const Family& family, ModelConfig& m) {
   if (e.shared > 0) x.shared_width = config.integer_or("shared_expert_intermediate_size", 1, kMost, e.shared);
   x.renormalized = !e.norm_topk_prob || config.boolean_or("norm_topk_prob", false);
   if (family.kind == Kind::mistral)
-    x.module = "block_sparse_moe", x.gate = "w1", x.up = "w3", x.down = "w2";
+    x.name_as_mixtral();
   else
     x.dense_layers = dense_layers(config, m.layers);
   if (int(x.dense_layers.size()) < m.layers) m.mixture = x;

@@ -39,6 +39,13 @@ struct MixtureConfig {
   // Names of the module in a layer and of an expert's matrices in a checkpoint.
   std::string module = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
   std::vector<int> dense_layers = {};  // ascending; their feed-forward is that of ModelConfig::ffn
+  // The names of Mixtral's checkpoints.
+  void name_as_mixtral() {
+    module = "block_sparse_moe";
+    gate = "w1";
+    up = "w3";
+    down = "w2";
+  }
 };
 
 struct ModelConfig {

@@ -228,9 +228,9 @@ TEST_F(Config, EndOfSequenceOfGenerationConfig) {
 
 TEST_F(Config, WhatIsNotImplementedIsNamed) {
   const std::vector<std::pair<json, std::string>> cases = {
-      {{{"architectures", {"MixtralForCausalLM"}}},
-       "'architectures' is [\"MixtralForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
-       "Qwen2ForCausalLM, Qwen3ForCausalLM"},
+      {{{"architectures", {"GptOssForCausalLM"}}},
+       "'architectures' is [\"GptOssForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
+       "Qwen2ForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
       {{{"architectures", {"MistralForCausalLM"}}, {"num_key_value_heads", 4}, {"sliding_window", 0}},

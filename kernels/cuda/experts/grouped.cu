@@ -67,15 +67,22 @@ void grouped_product(CudaBackend& backend, const Tensor& y, bool gated, const Te
   if (count == 0) return;
   Grouped a = {};
   a.matrices = static_cast<const void* const*>(matrix.addresses.raw());
-  a.pairs = routing.pairs.data<int>(), a.offsets = routing.offsets.data<int>(), a.touched = routing.touched.data<int>();
-  a.x = x.raw(), a.x_stride = x.row_stride(), a.each = x.dim(0) == count ? 1 : routing.used;
-  a.experts = routing.experts, a.in = int(matrix.in), a.out = int(matrix.out);
+  a.pairs = routing.pairs.data<int>();
+  a.offsets = routing.offsets.data<int>();
+  a.touched = routing.touched.data<int>();
+  a.x = x.raw();
+  a.x_stride = x.row_stride();
+  a.each = x.dim(0) == count ? 1 : routing.used;
+  a.experts = routing.experts;
+  a.in = int(matrix.in);
+  a.out = int(matrix.out);
   a.to = Epilogue(y, {}, false, gated);
   const std::int64_t touched = std::min<std::int64_t>(routing.experts, count),
                      mean = (count + routing.experts - 1) / routing.experts;  // pairs of an expert
   Grid grid{dim3(1, unsigned(touched), 1), kGroupedThreads, 0, 1, backend.dependent_launch()};
   if (!matrix.tensor_cores) {
-    grid.blocks.x = blocks_for(matrix.out, 8), grid.blocks.z = unsigned(std::min<std::int64_t>(mean, 64));
+    grid.blocks.x = blocks_for(matrix.out, 8);
+    grid.blocks.z = unsigned(std::min<std::int64_t>(mean, 64));
     grid.threads = 256;
     return with_type("a grouped product", matrix.dense_type, [&](auto* t) {
       launch_kernel("a grouped product", backend.cuda_stream(), grid, plain_kernel<std::remove_pointer_t<decltype(t)>>,
@@ -97,7 +104,8 @@ ExpertWeights CudaBackend::group_experts(std::vector<Weight> matrices) {
   enter();
   ExpertWeights w = Backend::group_experts(std::move(matrices));
   const auto grouped = std::make_shared<GroupedMatrix>();
-  grouped->out = w.out, grouped->in = w.in;
+  grouped->out = w.out;
+  grouped->in = w.in;
   std::vector<const CudaMatrix*> all;
   for (const Weight& m : w.matrices) {
     if (m.bias) throw Error("cuda: products of experts with biases are not supported; choose a model without them");
@@ -105,7 +113,8 @@ ExpertWeights CudaBackend::group_experts(std::vector<Weight> matrices) {
   }
   std::vector<std::uint64_t> addresses;
   if (same_layout(all)) {
-    grouped->packed = static_cast<const PackedMatrix*>(all.front()), grouped->tensor_cores = true;
+    grouped->packed = static_cast<const PackedMatrix*>(all.front());
+    grouped->tensor_cores = true;
     for (const CudaMatrix* m : all)
       addresses.push_back(reinterpret_cast<std::uint64_t>(static_cast<const PackedMatrix*>(m)->data()));
   } else {

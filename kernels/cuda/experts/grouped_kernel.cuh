@@ -183,13 +183,11 @@ template <int kSets, int kInputs> class GroupedRows {
   static constexpr int kRows = 8 * kSets, kBytes = kRows * kInputs * 2;
 
   // Pairs first to first + n of a.pairs.
-  __device__ GroupedRows(const Grouped& a, int first, int n) : in_(a.in) {
+  __device__ GroupedRows(const Grouped& a, int first, int n) : x_(static_cast<const Bf16*>(a.x)), in_(a.in) {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int row = row_of(i);
-      rows_[i] = row < n && row < kRows
-                     ? static_cast<const Bf16*>(a.x) + __ldcg(a.pairs + first + row) / a.each * a.x_stride
-                     : nullptr;
+      rows_[i] = row < n && row < kRows ? x_ + __ldcg(a.pairs + first + row) / a.each * a.x_stride : nullptr;
     }
   }
   __device__ void copy(unsigned to, int step) const {
@@ -198,7 +196,7 @@ template <int kSets, int kInputs> class GroupedRows {
       const int row = row_of(i), c = int(threadIdx.x) % kPieces, k = step * kInputs + c * 8;
       if (row >= kRows) break;
       const bool there = rows_[i] != nullptr && k < in_;
-      copy_sixteen(to + unsigned(c / 8 * kRows * 128) + swizzled(row, c % 8), rows_[i] + (there ? k : 0), there,
+      copy_sixteen(to + unsigned(c / 8 * kRows * 128) + swizzled(row, c % 8), there ? rows_[i] + k : x_, there,
                    read_often());
     }
   }
@@ -208,7 +206,7 @@ template <int kSets, int kInputs> class GroupedRows {
                        kCopies = (kRows + kApart - 1) / kApart;  // of a row, rows at once, rows of a thread
   __device__ static int row_of(int i) { return int(threadIdx.x) / kPieces + i * kApart; }
 
-  const Bf16* rows_[kCopies];
+  const Bf16 *x_, *rows_[kCopies];  // null: none
   int in_;
 };
 

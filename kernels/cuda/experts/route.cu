@@ -41,19 +41,31 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
       const int e = lane + 32 * i;
       const float k = key(v[i]);
       const bool behind = e < a.experts && (k < before || (k == before && e > expert));
-      if (behind && (at == 0x7fffffff || k > best)) best = k, at = e, raw = v[i];
+      if (behind && (at == 0x7fffffff || k > best)) {
+        best = k;
+        at = e;
+        raw = v[i];
+      }
     }
     for (int step = 16; step > 0; step /= 2) {
       const float other = __shfl_xor_sync(kAll, best, step), other_raw = __shfl_xor_sync(kAll, raw, step);
       const int other_at = __shfl_xor_sync(kAll, at, step);
       const bool better =
           other_at != 0x7fffffff && (at == 0x7fffffff || other > best || (other == best && other_at < at));
-      if (better) best = other, at = other_at, raw = other_raw;
+      if (better) {
+        best = other;
+        at = other_at;
+        raw = other_raw;
+      }
     }
-    before = best, expert = at;
+    before = best;
+    expert = at;
     if (j == 0) peak = raw;
     kept += expf(raw - peak);
-    if (lane == 0) a.chosen[row * a.used + j] = at, a.shares[row * a.used + j] = expf(raw - peak);
+    if (lane == 0) {
+      a.chosen[row * a.used + j] = at;
+      a.shares[row * a.used + j] = expf(raw - peak);
+    }
   }
   float mass = 0;
 #pragma unroll
@@ -101,7 +113,8 @@ __device__ void group(const Route& a) {
       const unsigned some = __ballot_sync(kAll, n > 0);
       if (e < a.experts) a.offsets[e] = counts[e] = sum + through - n;
       if (n > 0) a.touched[touched + __popc(some & ((1u << lane) - 1))] = e;
-      sum += __shfl_sync(kAll, through, 31), touched += __popc(some);
+      sum += __shfl_sync(kAll, through, 31);
+      touched += __popc(some);
     }
     if (lane == 0) a.offsets[a.experts] = sum;
     for (int i = touched + lane; i < a.experts; i += 32) a.touched[i] = -1;
@@ -157,11 +170,17 @@ Routing CudaBackend::route(const Tensor& logits, int used, bool renormalized) {
                   .pairs = allocate({rows * used}, DType::i32),
                   .offsets = allocate({experts + 1}, DType::i32),
                   .touched = allocate({experts}, DType::i32)};
-  Route a = {};
-  a.logits = logits.data<float>(), a.stride = logits.row_stride();
-  a.rows = int(rows), a.experts = int(experts), a.used = used, a.renormalized = renormalized;
-  a.chosen = r.chosen.data<int>(), a.shares = r.shares.data<float>(), a.pairs = r.pairs.data<int>();
-  a.offsets = r.offsets.data<int>(), a.touched = r.touched.data<int>();
+  const Route a{.logits = logits.data<float>(),
+                .stride = logits.row_stride(),
+                .rows = int(rows),
+                .experts = int(experts),
+                .used = used,
+                .renormalized = renormalized,
+                .chosen = r.chosen.data<int>(),
+                .shares = r.shares.data<float>(),
+                .pairs = r.pairs.data<int>(),
+                .offsets = r.offsets.data<int>(),
+                .touched = r.touched.data<int>()};
   const Grid one{dim3(1), kRouteThreads, 0, 1, dependent_launch()};
   if (rows <= kAtOnce) {
     launch_kernel("route", stream_, one, route_kernel, a);

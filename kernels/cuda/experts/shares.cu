@@ -37,7 +37,8 @@ __global__ void gated_kernel(float* x, std::int64_t x_stride, const float* y, st
 void CudaBackend::add_shares(Tensor x, const Tensor& y, const Routing& routing) {
   enter();
   expect_shares(x, y, routing);
-  expect_width("add_shares", x, x.dim(1)), expect_width("add_shares", y, y.dim(1));
+  expect_width("add_shares", x, x.dim(1));
+  expect_width("add_shares", y, y.dim(1));
   launch_kernel("add_shares", stream_,
                 {dim3(unsigned(x.dim(0)), blocks_for(x.dim(1), kThreads)), kThreads, 0, 1, dependent_launch()},
                 shares_kernel, x.data<float>(), x.row_stride(), y.data<float>(), y.row_stride(),
@@ -47,7 +48,8 @@ void CudaBackend::add_shares(Tensor x, const Tensor& y, const Routing& routing) 
 void CudaBackend::add_gated(Tensor x, const Tensor& y, const Tensor& logits) {
   enter();
   expect_gated(x, y, logits);
-  expect_width("add_gated", x, x.dim(1)), expect_width("add_gated", y, y.dim(1));
+  expect_width("add_gated", x, x.dim(1));
+  expect_width("add_gated", y, y.dim(1));
   launch_kernel("add_gated", stream_,
                 {dim3(unsigned(x.dim(0)), blocks_for(x.dim(1), kThreads)), kThreads, 0, 1, dependent_launch()},
                 gated_kernel, x.data<float>(), x.row_stride(), y.data<float>(), y.row_stride(), logits.data<float>(),

@@ -148,7 +148,9 @@ TEST_F(Config, MixturesOfExperts) {
   EXPECT_EQ(q.mixture->dense_layers, (std::vector<int>{0, 1, 2, 3, 4}));
   EXPECT_FALSE(q.of_layer(3).mixture.has_value());
   EXPECT_TRUE(q.of_layer(5).mixture.has_value());
-  qwen["norm_topk_prob"] = true, qwen["num_experts"] = "absent", qwen["num_local_experts"] = 7;
+  qwen["norm_topk_prob"] = true;
+  qwen["num_experts"] = "absent";
+  qwen["num_local_experts"] = 7;
   q = load(qwen);
   EXPECT_EQ(std::tuple(q.mixture->experts, q.mixture->renormalized), std::tuple(7, true));
   qwen["mlp_only_layers"] = {0, 1, 2, 3, 4, 5};

@@ -249,6 +249,15 @@ ModelConfig read_config(const json& j, const std::string& where) {
 
 }  // namespace
 
+const std::vector<std::string>& architectures() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const Family& f : kFamilies) names.emplace_back(f.architecture);
+    return names;
+  }();
+  return all;
+}
+
 ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) {
   return read_config(parse_json(text, where), where);
 }

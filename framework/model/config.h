@@ -48,9 +48,11 @@ struct MixtureConfig {
   }
 };
 
+// That ModelConfig reads, as config.json names them: "LlamaForCausalLM" and so on.
+const std::vector<std::string>& architectures();
+
 struct ModelConfig {
-  std::string architecture;  // "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
-                             // "MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"
+  std::string architecture;  // one of architectures()
   int vocab = 0;             // rows of the embedding
   int width = 0;             // hidden_size
   int layers = 0;

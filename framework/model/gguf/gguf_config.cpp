@@ -175,6 +175,8 @@ std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
 
 }  // namespace
 
+std::vector<std::string> gguf_architectures() { return names_of(kGgufFamilies); }
+
 ModelConfig gguf_config(const GgufFile& file) {
   const GgufMetadata& m = file.metadata();
   const GgufFamily& family = family_of(file);

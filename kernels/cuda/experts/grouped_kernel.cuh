@@ -183,7 +183,8 @@ template <int kSets, int kInputs> class GroupedRows {
   static constexpr int kRows = 8 * kSets, kBytes = kRows * kInputs * 2;
 
   // Pairs first to first + n of a.pairs.
-  __device__ GroupedRows(const Grouped& a, int first, int n) : x_(static_cast<const Bf16*>(a.x)), in_(a.in) {
+  __device__ GroupedRows(const Grouped& a, int first, int n)
+      : x_(static_cast<const Bf16*>(a.x)), in_(a.in), policy_(read_often()) {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int row = row_of(i);
@@ -197,7 +198,7 @@ template <int kSets, int kInputs> class GroupedRows {
       if (row >= kRows) break;
       const bool there = rows_[i] != nullptr && k < in_;
       copy_sixteen(to + unsigned(c / 8 * kRows * 128) + swizzled(row, c % 8), there ? rows_[i] + k : x_, there,
-                   read_often());
+                   policy_);
     }
   }
 
@@ -208,6 +209,7 @@ template <int kSets, int kInputs> class GroupedRows {
 
   const Bf16 *x_, *rows_[kCopies];  // null: none
   int in_;
+  std::uint64_t policy_;
 };
 
 // ---- the kernel ----

@@ -11,6 +11,7 @@
 #include "framework/model/convert.h"
 #include "framework/model/transformer.h"
 #include "tests/framework/model/golden.h"
+#include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {

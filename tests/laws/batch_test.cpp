@@ -145,11 +145,11 @@ TEST(Batch, MixturesOfExperts) {
     for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
       SCOPED_TRACE(b->name() + ", " + target);
       const Models models = tiny_models(*b, {.target = target});
-      const auto requests = with_common_beginnings(6, models.target->info().vocab, 12, 6);
+      const auto requests = with_common_beginnings(8, models.target->info().vocab, 12, 6);
       const Seen seen =
           expect_same_in_batches({.temperature = 0.4f}, true,
                                  {{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true},
-                                  {.batch = 4, .step_rows = 40, .page_rows = 4, .pages = 24, .check = true}},
+                                  {.batch = 6, .step_rows = 40, .page_rows = 4, .pages = 16, .check = true}},
                                  *b, models, requests, all);
       EXPECT_GT(seen.preempted, 0);
       EXPECT_GT(seen.prefix_rows, 0);

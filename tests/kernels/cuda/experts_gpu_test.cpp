@@ -131,6 +131,16 @@ TEST_P(CudaExperts, feed_forward) {
     }
 }
 
+TEST_P(CudaExperts, rms_norm_for) {
+  const Tensor x = up(random_tensor({9, 136}, 1)), gain = up(random_tensor({136}, 2));
+  const Tensor wide = down(cuda->rms_norm(x, gain, 1e-5f));
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor y = cuda->rms_norm_for(x, gain, 1e-5f, cuda->prepare(random_weight(8, 136, type, 3)));
+    EXPECT_EQ(y.dtype(), type);
+    EXPECT_TRUE(same_bits(down(y), type == DType::f32 ? wide : through_bf16(wide)));
+  }
+}
+
 TEST_P(CudaExperts, shares_and_gates) {
   for (const int rows : {1, 13, 700}) {
     const Tensor logits = random_tensor({rows, 6}, 1), y = random_tensor({rows * 3, 385}, 2),

@@ -49,6 +49,54 @@ void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const T
                 q.shape().text() + "; give k columns, at least one, for each distribution");
 }
 
+std::int64_t ExpertWeights::bytes() const {
+  std::int64_t all = prepared ? prepared->bytes() : 0;
+  for (const Weight& w : matrices) all += w ? w.bytes() : 0;
+  return all;
+}
+
+ExpertWeights Backend::group_experts(std::vector<Weight> matrices) {
+  if (matrices.empty()) throw Error("group_experts: there are no experts; give a matrix of each");
+  const std::int64_t out = matrices.front().out, in = matrices.front().in;
+  for (const Weight& w : matrices)
+    if (w.out != out || w.in != in)
+      throw Error("group_experts: matrices of " + Shape{out, in}.text() + " and of " + Shape{w.out, w.in}.text() +
+                  "; those of all experts must have one shape");
+  return {out, in, std::move(matrices), nullptr};
+}
+
+void expect_route(const Tensor& logits, int used) {
+  if (logits.rank() == 2 && logits.dtype() == DType::f32 && used >= 1 && used <= logits.dim(1)) return;
+  throw Error("route: " + std::to_string(used) + " experts of logits " + name_of(logits.dtype()) + " " +
+              logits.shape().text() + "; give F32 [rows, experts], and use at least one of them and at most all");
+}
+
+void expect_grouped(const Tensor& x, const Routing& routing, const ExpertWeights& experts) {
+  if (x.rank() == 2 && x.dim(1) == experts.in && (x.dim(0) == routing.rows() || x.dim(0) == routing.count()) &&
+      std::int64_t(experts.matrices.size()) == routing.experts)
+    return;
+  throw Error("grouped_linear: " + x.shape().text() + " for " + std::to_string(routing.rows()) + " rows that use " +
+              std::to_string(routing.used) + " of " + std::to_string(routing.experts) + " experts, and matrices " +
+              Shape{experts.out, experts.in}.text() + " of " + std::to_string(experts.matrices.size()) +
+              "; give a row of inputs for each row or for each pair, and a matrix of each expert");
+}
+
+void expect_shares(const Tensor& x, const Tensor& y, const Routing& routing) {
+  if (x.rank() == 2 && y.rank() == 2 && x.dim(0) == routing.rows() && y.dim(0) == routing.count() &&
+      x.dim(1) == y.dim(1) && x.dtype() == DType::f32 && y.dtype() == DType::f32)
+    return;
+  throw Error("add_shares: " + y.shape().text() + " to " + x.shape().text() + " of " + std::to_string(routing.rows()) +
+              " rows that use " + std::to_string(routing.used) + " experts each; give a row of F32 for each pair");
+}
+
+void expect_gated(const Tensor& x, const Tensor& y, const Tensor& logits) {
+  if (x.rank() == 2 && x.shape() == y.shape() && logits.shape() == Shape{x.dim(0), 1} && x.dtype() == DType::f32 &&
+      y.dtype() == DType::f32 && logits.dtype() == DType::f32)
+    return;
+  throw Error("add_gated: " + y.shape().text() + " with gates " + logits.shape().text() + " to " + x.shape().text() +
+              "; give F32 rows of one shape and one gate for each");
+}
+
 void expect_silu_add(const Tensor& x, const Tensor& y) {
   if (x.rank() == 2 && y.rank() == 2 && x.dim(0) == y.dim(0) && x.dim(1) % y.dim(1) == 0 && x.dtype() == DType::f32 &&
       y.dtype() == DType::f32)

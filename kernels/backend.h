@@ -15,6 +15,7 @@
 #include "kernels/adjustment.h"
 #include "kernels/device_speed.h"
 #include "kernels/distribution.h"
+#include "kernels/experts.h"
 #include "kernels/layout.h"
 #include "kernels/memory_use.h"
 #include "kernels/philox.h"
@@ -81,6 +82,9 @@ class Backend {
   // any format is multiplied as dequantized(weight) is, bit for bit; a device may do so by multiplying that. Where
   // inputs are rounded (Weight::activations), products are those of kernels/formats/activations/activation_format.h.
   virtual Weight prepare(Weight weight) = 0;
+  // Prepared weights of one shape, one of each expert, for grouped_linear. Where a device cannot multiply them as a
+  // group: an Error that says why.
+  virtual ExpertWeights group_experts(std::vector<Weight> matrices);
   // The type of norm_linear's results with a prepared weight: a device may keep its own.
   virtual DType activation_type(const Weight& w) const { return (void)w, DType::f32; }
 
@@ -91,6 +95,10 @@ class Backend {
   // x / sqrt(mean x^2 + epsilon) * gain for each row of x [rows, width]; gain f32 [width] (Zhang and Sennrich 2019,
   // arXiv 1910.07467).
   virtual Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) = 0;
+  // The same in the type in which products with `w` read it: a device may keep its own.
+  virtual Tensor rms_norm_for(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+    return (void)w, rms_norm(x, gain, epsilon);
+  }
   // x W^T + b: x [rows, in] -> f32 [rows, out]. Throws Error where x has another width than w.in.
   virtual Tensor linear(const Tensor& x, const Weight& w) = 0;
   // The same into y, f32 [rows, out], memory of the caller, which is the same in every replay.
@@ -154,6 +162,28 @@ class Backend {
   // x += linear(silu_mul(norm_linear(x)), down): the second half of a layer.
   virtual void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
     linear_add(x, silu_mul(norm_linear(x, gain, epsilon, gate_up)), down);
+  }
+
+  // ---- mixtures of experts ----
+  // Chooses the `used` experts of each row of logits f32 [rows, experts] that are the greatest, the lowest among
+  // equals; a NaN counts as infinite. Their shares are those of the softmax over all experts; `renormalized`: divided
+  // by the sum of the row's own. Throws Error where `used` is not within 1 and the number of experts.
+  virtual Routing route(const Tensor& logits, int used, bool renormalized) = 0;
+  // linear of each pair with the matrix of its expert: x [rows, in], of which a row serves all its pairs, or [pairs,
+  // in]
+  // -> f32 [pairs, out]. A matrix is read once for all pairs of its expert (of many pairs: once for some of them), and
+  // only those of experts that have pairs.
+  virtual Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) = 0;
+  // x += for each row the sum of shares[j] * y[row * used + j], j ascending from 0: x f32 [rows, width], y f32 [pairs,
+  // width].
+  virtual void add_shares(Tensor x, const Tensor& y, const Routing& routing) = 0;
+  // x += sigmoid(logits) * y: x, y f32 [rows, width], logits f32 [rows, 1].
+  virtual void add_gated(Tensor x, const Tensor& y, const Tensor& logits) = 0;
+  // add_shares(x, grouped_linear(silu_mul(grouped_linear(h, gate_up)), down)): h [rows, width]. Fused where a device
+  // can, in its activation type.
+  virtual void expert_feed_forward(Tensor x, const Tensor& h, const Routing& routing, const ExpertWeights& gate_up,
+                                   const ExpertWeights& down) {
+    add_shares(x, grouped_linear(silu_mul(grouped_linear(h, routing, gate_up)), routing, down), routing);
   }
 
   // ---- distributions ----
@@ -242,7 +272,12 @@ class Backend {
 void expect_bounds(const KvLayer& kv);
 // Throws Error unless every draw has a row of the distributions and a destination for its tokens.
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
-// Likewise for Backend::silu_add, Backend::rank, Backend::recall and Backend::spread.
+// Likewise for operations on mixtures of experts, Backend::silu_add, Backend::rank, Backend::recall and
+// Backend::spread.
+void expect_route(const Tensor& logits, int used);
+void expect_grouped(const Tensor& x, const Routing& routing, const ExpertWeights& experts);
+void expect_shares(const Tensor& x, const Tensor& y, const Routing& routing);
+void expect_gated(const Tensor& x, const Tensor& y, const Tensor& logits);
 void expect_silu_add(const Tensor& x, const Tensor& y);
 void expect_ranks(const Distributions& raw, int k, const Tensor& tokens, const Tensor& q);
 void expect_recall(const Tensor& at, const Tensor& to, DType from);

@@ -24,6 +24,10 @@ class HostBackend : public Backend {
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;
+  // host_experts.cpp
+  Routing route(const Tensor& logits, int used, bool renormalized) override;
+  void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
+  void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;
   // A row whose distribution is invalid (DistributionRow::greedy == -1) draws token -1.

@@ -151,6 +151,11 @@ std::vector<ProductShape> demo_shapes() {
 }
 
 std::vector<ProductShape> shapes_of(const ModelConfig& m) {
+  if (m.mixture)
+    throw Error(
+        "a mixture of experts (" + m.architecture +
+        ") has products of groups of rows, which this bench does not measure; use foretoken bench --steps, or a "
+        "dense model");
   const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size,
                      kv = std::int64_t(m.kv_heads) * m.head_size, ffn = m.ffn;
   // Enough layers to exceed the caches give the same result as all of them.

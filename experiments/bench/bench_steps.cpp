@@ -178,7 +178,12 @@ ModelConfig config_of(const Scenario& s) {
 // Of the products of a forward: logits of some of its rows.
 double operations_of(const ModelConfig& m, double rows, double logits) {
   const double width = m.width, q = double(m.heads) * m.head_size, kv = double(m.kv_heads) * m.head_size;
-  return 2 * (rows * m.layers * width * (2 * (q + kv) + 3.0 * m.ffn) + logits * m.vocab * width);
+  double hidden = 0;  // units of all layers that a row uses
+  for (int l = 0; l < m.layers; ++l) {
+    const std::optional<MixtureConfig> mixture = m.of_layer(l).mixture;
+    hidden += mixture ? double(mixture->used) * mixture->width + mixture->shared_width : m.ffn;
+  }
+  return 2 * (rows * width * (m.layers * 2 * (q + kv) + 3 * hidden) + logits * m.vocab * width);
 }
 
 // Sets the bytes and operations of a step, and the least milliseconds that they take.
@@ -191,8 +196,10 @@ void add_roofline(const Scenario& s, Engine& engine, const Steps& steps, const D
   const double slots = double(s.batch) * s.context,
                rows = s.batch + double(s.guesses > 0 ? std::min(s.guessing, s.batch) : s.batch) * (nodes_of(s) - 1);
   const ModelConfig target = config_of(s);
-  if (s.prompt) return add(double(model.weight_bytes), operations_of(target, slots, s.batch));
-  add(double(model.weight_bytes) + slots * double(model.kv.bytes_per_row()), operations_of(target, rows, rows));
+  if (s.prompt)
+    return add(double(model.weight_bytes - model.spared_bytes(slots)), operations_of(target, slots, s.batch));
+  add(double(model.weight_bytes - model.spared_bytes(rows)) + slots * double(model.kv.bytes_per_row()),
+      operations_of(target, rows, rows));
   for (std::size_t i = 0; i < steps.drafts.size(); ++i) {
     const DraftReads& d = steps.drafts[i];
     const double cached = (d.forwards * slots - d.left_out) * double(engine.host().books()[i]->weights().row_bytes);

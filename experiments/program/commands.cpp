@@ -199,13 +199,13 @@ namespace {
 
 struct Listing {
   std::vector<std::string> plugins;
-  bool flag = false;
+  bool flag = false, models = false;
 };
 
 int run_quickstart(Shown<QuickstartOptions>& g) { return quickstart(g.whole()); }
 
 int run_list(Listing& g) {
-  print(list_registered(with_plugins(g.plugins), g.flag));
+  print(g.models ? list_models(g.flag) : list_registered(with_plugins(g.plugins), g.flag));
   return 0;
 }
 
@@ -293,6 +293,7 @@ void add_list(Commands& all) {
       all.add_subcommand("list", "drafters, length policies and verifiers, with their options", run_list);
   add_plugins(c, g.plugins);
   c.add_flag("--json", g.flag, "the same for programs");
+  c.add_flag("--models", g.models, "the families of models that are read, and the published shapes, instead");
 }
 
 void add_keys(Commands& all) {

@@ -107,5 +107,7 @@ nlohmann::json component_config(const std::string& text, const std::string& opti
 
 // `foretoken list`: the registered components with options, defaults, sources and plugins.
 std::string list_registered(const Registries& registries, bool as_json);
+// With --models: the families that are read, and the published shapes.
+std::string list_models(bool as_json);
 
 }  // namespace foretoken

@@ -70,6 +70,17 @@ class ObservingBackend final : public Backend {
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override {
     return device_.select_pages(q, kv, layout);
   }
+  ExpertWeights group_experts(std::vector<Weight> matrices) override {
+    return device_.group_experts(std::move(matrices));
+  }
+  Routing route(const Tensor& logits, int used, bool renormalized) override {
+    return device_.route(logits, used, renormalized);
+  }
+  Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override {
+    return device_.grouped_linear(x, routing, experts);
+  }
+  void add_shares(Tensor x, const Tensor& y, const Routing& routing) override { device_.add_shares(x, y, routing); }
+  void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override { device_.add_gated(x, y, logits); }
   Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
   void silu_add(Tensor x, const Tensor& y) override { device_.silu_add(x, y); }
   void add(Tensor x, const Tensor& y) override { device_.add(x, y); }

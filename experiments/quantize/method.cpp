@@ -304,6 +304,9 @@ DenseModel::DenseModel(const std::filesystem::path& directory) : directory_(dire
                 " is quantized already (its config.json has quantization_config); name a model with "
                 "dense weights");
   config_ = ModelConfig::load(directory);
+  if (config_.mixture)
+    throw Error(directory.string() + " is a mixture of experts (" + config_.architecture +
+                "), which foretoken quantize does not round; load it with \"dtype\", or name a dense model");
   checkpoint_.emplace(Checkpoint::open(directory));
   expect_no_other_tensors(config_, *checkpoint_);
   shapes_ = tensors_of(config_);

@@ -148,7 +148,8 @@ Output CachedModel::run(std::span<const Segment> segments, const RowInputs& inpu
   }
   std::int64_t left_out = 0;
   for (const KvCache::Held* held : held_) left_out += held->left_out;
-  books_->add(start, builder_.rows(), builder_.wanted(), model_->read_bytes(inputs.pieces > 0), left_out);
+  const std::int64_t read = model_->read_bytes(inputs.pieces > 0) - model_->info().spared_bytes(builder_.rows());
+  books_->add(start, builder_.rows(), builder_.wanted(), read, left_out);
   return out;
 }
 

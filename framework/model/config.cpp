@@ -1,7 +1,9 @@
 #include "framework/model/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <set>
 
 #include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
@@ -13,18 +15,67 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMost = 1 << 24;  // the greatest size in a config: products of two fit 64 bits easily
+constexpr int kMostExperts = 4096;
+
+// Whose attention a family has.
+enum class Kind : std::uint8_t { llama, mistral, qwen2, qwen3 };
+
+// How a family names its experts, and Transformers' defaults.
+struct Experts {
+  const char* count = nullptr;  // the key of their number; null: the family has none
+  int experts = 0, used = 0;
+  const char* width = nullptr;  // the key of an expert's hidden units
+  int hidden = 0;
+  int shared = 0;               // shared_expert_intermediate_size; 0: the family has no shared expert
+  bool norm_topk_prob = false;  // a key of the file; else shares are renormalized
+};
+constexpr Experts kMixtral{.count = "num_local_experts", .experts = 8, .used = 2, .width = "intermediate_size"};
+constexpr Experts kQwen2Moe{.count = "num_experts",
+                            .experts = 60,
+                            .used = 4,
+                            .width = "moe_intermediate_size",
+                            .hidden = 1408,
+                            .shared = 5632,
+                            .norm_topk_prob = true};
+constexpr Experts kQwen3Moe{.count = "num_experts",
+                            .experts = 128,
+                            .used = 8,
+                            .width = "moe_intermediate_size",
+                            .hidden = 768,
+                            .norm_topk_prob = true};
 
 // Transformers' defaults where a config has no such key; a null has another meaning, as the functions below say.
 struct Family {
   const char *model_type, *architecture;
-  int kv_heads = 0;   // num_key_value_heads; 0: as many as heads
-  int head_size = 0;  // head_dim; 0: the width over the heads
-  int window = 0;     // sliding_window
+  Kind kind = Kind::llama;
+  int kv_heads = 0;      // num_key_value_heads; 0: as many as heads
+  int head_size = 0;     // head_dim; 0: the width over the heads
+  bool windows = false;  // sliding_window counts, without use_sliding_window
+  int window = 0;        // sliding_window
+  double rope_theta = 10000;
+  Experts experts = {};
 };
 constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"},
-                                {"mistral", "MistralForCausalLM", 8, 0, 4096},
-                                {"qwen2", "Qwen2ForCausalLM", 32},
-                                {"qwen3", "Qwen3ForCausalLM", 32, 128}};
+                                {"mistral", "MistralForCausalLM", Kind::mistral, 8, 0, true, 4096},
+                                {"qwen2", "Qwen2ForCausalLM", Kind::qwen2, 32},
+                                {"qwen3", "Qwen3ForCausalLM", Kind::qwen3, 32, 128},
+                                {.model_type = "mixtral",
+                                 .architecture = "MixtralForCausalLM",
+                                 .kind = Kind::mistral,
+                                 .kv_heads = 8,
+                                 .windows = true,
+                                 .rope_theta = 1e6,
+                                 .experts = kMixtral},
+                                {.model_type = "qwen2_moe",
+                                 .architecture = "Qwen2MoeForCausalLM",
+                                 .kind = Kind::qwen2,
+                                 .kv_heads = 16,
+                                 .experts = kQwen2Moe},
+                                {.model_type = "qwen3_moe",
+                                 .architecture = "Qwen3MoeForCausalLM",
+                                 .kind = Kind::qwen3,
+                                 .kv_heads = 4,
+                                 .experts = kQwen3Moe}};
 
 // By "architectures", or where that is absent by "model_type".
 const Family& family_of(const Fields& config) {
@@ -56,15 +107,16 @@ void refuse_unsupported(const Fields& config) {
 }
 
 void read_attention(const Fields& config, const Family& family, ModelConfig& m) {
-  const bool bias = config.boolean_or("attention_bias", false), qwen2 = m.architecture == "Qwen2ForCausalLM",
-             qwen3 = m.architecture == "Qwen3ForCausalLM";
-  m.qkv_bias = bias || qwen2;
+  const bool mixture = family.experts.count != nullptr, qwen2 = family.kind == Kind::qwen2;
+  // As in Transformers: a Mixtral has no biases, whatever its file has, and only the mixture of Qwen2 may lack its own.
+  const bool bias = config.boolean_or("attention_bias", false) && !(mixture && family.kind != Kind::qwen3);
+  m.qkv_bias = bias || (qwen2 && (!mixture || config.boolean_or("qkv_bias", true)));
   m.out_bias = bias && !qwen2;
-  m.mlp_bias = config.boolean_or("mlp_bias", false);
-  m.head_norms = qwen3;
+  m.mlp_bias = config.boolean_or("mlp_bias", false) && !mixture;
+  m.head_norms = family.kind == Kind::qwen3;
   // Qwen's files have a window that "use_sliding_window" enables. A Llama has none, whatever its file has (as in
   // Transformers).
-  if (family.window > 0)
+  if (family.windows)
     m.window = config.integer_or("sliding_window", 1, kMost, absent_or(config, "sliding_window", family.window, 0));
   if (!config.has("layer_types")) return;
   const json& types = config.array("layer_types");
@@ -78,8 +130,8 @@ void read_attention(const Fields& config, const Family& family, ModelConfig& m) 
 
 // Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file
 // has both, rope_scaling is used, as in Transformers.
-void read_rope(const Fields& config, ModelConfig& m) {
-  m.rope_theta = config.positive_or("rope_theta", m.rope_theta);
+void read_rope(const Fields& config, const Family& family, ModelConfig& m) {
+  m.rope_theta = config.positive_or("rope_theta", family.rope_theta);
   const char* key = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
   if (!config.has(key)) return;
   const Fields rope = config.object(key);
@@ -103,6 +155,41 @@ void read_rope(const Fields& config, ModelConfig& m) {
   s.high_freq_factor = rope.positive("high_freq_factor");
   if (s.high_freq_factor <= s.low_freq_factor) rope.refuse("high_freq_factor", "must be greater than low_freq_factor");
   s.original_positions = rope.integer_or("original_max_position_embeddings", 1, kMost, m.positions);
+}
+
+// Layers whose feed-forward is dense: those of mlp_only_layers, and all but each decoder_sparse_step-th.
+std::vector<int> dense_layers(const Fields& config, int layers) {
+  std::set<int> dense;
+  const int step = config.integer_or("decoder_sparse_step", 1, kMost, 1);
+  for (int l = 0; l < layers; ++l)
+    if ((l + 1) % step) dense.insert(l);
+  if (config.has("mlp_only_layers"))
+    for (const json& l : config.array("mlp_only_layers")) {
+      const std::optional<int> number = integer_in(l, 0, layers - 1);
+      if (!number) config.refuse("mlp_only_layers", "must list numbers of the " + std::to_string(layers) + " layers");
+      dense.insert(*number);
+    }
+  return {dense.begin(), dense.end()};
+}
+
+void read_experts(const Fields& config, const Family& family, ModelConfig& m) {
+  const Experts& e = family.experts;
+  if (e.count == nullptr) return;
+  MixtureConfig x;
+  // Transformers 5 writes a Qwen3-MoE's under the name of Mixtral's.
+  const char* count = config.has(e.count) ? e.count : kMixtral.count;
+  x.experts = config.integer_or(count, 1, kMostExperts, e.experts);
+  x.used = config.integer_or("num_experts_per_tok", 1, kMostExperts, e.used);
+  if (x.used > x.experts)
+    config.refuse("num_experts_per_tok", "the model has " + std::to_string(x.experts) + " experts");
+  x.width = e.hidden > 0 ? config.integer_or(e.width, 1, kMost, e.hidden) : config.integer(e.width, 1, kMost);
+  if (e.shared > 0) x.shared_width = config.integer_or("shared_expert_intermediate_size", 1, kMost, e.shared);
+  x.renormalized = !e.norm_topk_prob || config.boolean_or("norm_topk_prob", false);
+  if (family.kind == Kind::mistral)
+    x.name_as_mixtral();
+  else
+    x.dense_layers = dense_layers(config, m.layers);
+  if (int(x.dense_layers.size()) < m.layers) m.mixture = x;
 }
 
 std::vector<int> token_ids(const Fields& fields, const char* key, int vocab) {
@@ -149,9 +236,10 @@ ModelConfig read_config(const json& j, const std::string& where) {
   refuse_unsupported(config);
   read_shape(config, family, m);
   read_attention(config, family, m);
+  read_experts(config, family, m);
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", false);
-  read_rope(config, m);
+  read_rope(config, family, m);
   if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
@@ -160,6 +248,15 @@ ModelConfig read_config(const json& j, const std::string& where) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& architectures() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names;
+    for (const Family& f : kFamilies) names.emplace_back(f.architecture);
+    return names;
+  }();
+  return all;
+}
 
 ModelConfig ModelConfig::parse(std::string_view text, const std::string& where) {
   return read_config(parse_json(text, where), where);
@@ -175,6 +272,12 @@ ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
     if (fields.has("eos_token_id")) m.eos = token_ids(fields, "eos_token_id", m.vocab);
   }
   return m;
+}
+
+ModelConfig ModelConfig::of_layer(int l) const {
+  ModelConfig c = *this;
+  if (mixture && std::ranges::binary_search(mixture->dense_layers, l)) c.mixture.reset();
+  return c;
 }
 
 // In float, operation by operation as in torch (where `a / tensor` is a times the reciprocal), so that rotations at

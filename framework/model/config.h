@@ -1,5 +1,5 @@
-// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3). This module must not
-// know devices, checkpoints or caches.
+// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3) and of its mixtures of
+// experts (Mixtral, Qwen2-MoE, Qwen3-MoE). This module must not know devices, checkpoints or caches.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -28,15 +28,39 @@ struct SmallModel {
   bool small_constants = true;  // no norm notices them
 };
 
+// A feed-forward of which each row uses some experts (Shazeer et al. 2017, arXiv 1701.06538): a gate [experts, width]
+// gives the row a logit for each, and those of the greatest share of their softmax are used.
+struct MixtureConfig {
+  int experts = 0, used = 0;  // num_experts (num_local_experts); num_experts_per_tok
+  int width = 0;              // hidden units of an expert
+  // Of one more expert, which every row uses, times the sigmoid of a gate of its own (Qwen2-MoE); 0: there is none.
+  int shared_width = 0;
+  bool renormalized = true;  // the shares of the used experts are divided by their sum
+  // Names of the module in a layer and of an expert's matrices in a checkpoint.
+  std::string module = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
+  std::vector<int> dense_layers = {};  // ascending; their feed-forward is that of ModelConfig::ffn
+  // The names of Mixtral's checkpoints.
+  void name_as_mixtral() {
+    module = "block_sparse_moe";
+    gate = "w1";
+    up = "w3";
+    down = "w2";
+  }
+};
+
+// That ModelConfig reads, as config.json names them: "LlamaForCausalLM" and so on.
+const std::vector<std::string>& architectures();
+
 struct ModelConfig {
-  std::string architecture;  // "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"
+  std::string architecture;  // one of architectures()
   int vocab = 0;             // rows of the embedding
   int width = 0;             // hidden_size
   int layers = 0;
   int prediction_layers = 0;  // num_nextn_predict_layers: after the others in a checkpoint, never computed
   int heads = 0, kv_heads = 0, head_size = 0;
-  int ffn = 0;        // intermediate_size; 0, in a layer of a head alone: it has no feed-forward sublayer
-  int positions = 0;  // max_position_embeddings: the longest sequence
+  int ffn = 0;  // intermediate_size; 0, in a layer of a head alone: it has no feed-forward sublayer
+  std::optional<MixtureConfig> mixture;  // of all layers but its dense ones; absent: all are dense
+  int positions = 0;                     // max_position_embeddings: the longest sequence
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   RopeScaling rope_scaling;
@@ -56,6 +80,8 @@ struct ModelConfig {
   static ModelConfig load(const std::filesystem::path& directory);
   // The same from the text of a config.json; `where` names it in messages.
   static ModelConfig parse(std::string_view text, const std::string& where);
+  // The same, of which every layer is as layer `l` is: without the mixture where that is dense.
+  ModelConfig of_layer(int l) const;
   // Frequencies of the rotary embedding, f32 [head_size / 2], scaled by rope_scaling.
   std::vector<float> rope_frequencies() const;
 };

@@ -7,7 +7,7 @@ namespace foretoken {
 std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const std::string& prefix,
                                                    Projections projections) {
   const std::int64_t q = std::int64_t(c.heads) * c.head_size, kv = std::int64_t(c.kv_heads) * c.head_size;
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  const std::string attention = prefix + "self_attn.";
   std::map<std::string, Shape> all;
   const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
     all[name + ".weight"] = {rows, columns};
@@ -22,28 +22,21 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
     matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
   }
   matrix(attention + "o_proj", c.width, q, c.out_bias);
-  if (c.ffn == 0) return all;
-  all[prefix + "post_attention_layernorm.weight"] = {c.width};
-  matrix(mlp + "gate_proj", c.ffn, c.width, c.mlp_bias);
-  matrix(mlp + "up_proj", c.ffn, c.width, c.mlp_bias);
-  matrix(mlp + "down_proj", c.width, c.ffn, c.mlp_bias);
+  if (c.ffn > 0) all.merge(FeedForward::tensors(c, prefix));
   return all;
 }
 
 DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const std::string& prefix,
                            Projections projections)
     : epsilon_(float(c.norm_epsilon)), heads_(c.heads), kv_heads_(c.kv_heads), head_size_(c.head_size) {
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+  const std::string attention = prefix + "self_attn.";
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
   const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
   if (projections != Projections::none) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
   if (projections == Projections::own) qkv_ = load.products({q, k, v});
   if (projections == Projections::apart) q_ = load.products({q}), kv_ = load.products({k, v});
   out_ = load.one(attention + "o_proj");
-  if (c.ffn == 0) return;
-  ffn_norm_ = load.vector(prefix + "post_attention_layernorm.weight");
-  gate_up_ = load.products({mlp + "gate_proj", mlp + "up_proj"});
-  down_ = load.one(mlp + "down_proj");
+  if (c.ffn > 0) feed_forward_ = FeedForward::load(load, c, prefix);
 }
 
 void DecoderLayer::forward(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
@@ -95,13 +88,6 @@ void DecoderLayer::keep(Backend& b, const Tensor& x, const Tensor& gain, const L
   const Tensor k_v = kv_.after_norm(b, x, gain, epsilon_), k = k_v.columns(0, nkv);
   if (k_norm_) b.head_norm(k, k_norm_, epsilon_);
   b.rope_store({}, k, k_v.columns(nkv, nkv), kv, layout, frequencies);
-}
-
-void DecoderLayer::feed_forward(Backend& b, const Tensor& x) const {
-  if (gate_up_.parts.size() == 1)
-    b.feed_forward(x, ffn_norm_, epsilon_, gate_up_.parts.front(), down_);
-  else
-    b.linear_add(x, b.silu_mul(gate_up_.after_norm(b, x, ffn_norm_, epsilon_)), down_);
 }
 
 }  // namespace foretoken

@@ -3,9 +3,11 @@
 // know what stands before or behind the layer.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 
 #include "framework/model/config.h"
+#include "framework/model/feed_forward.h"
 #include "framework/model/model.h"
 #include "framework/model/weight_loader.h"
 
@@ -17,7 +19,8 @@ class DecoderLayer {
   // and values alone; or none, where whoever has the layer makes q, k and v of something else than its input.
   enum class Projections : std::uint8_t { own, apart, none };
 
-  // The tensors PREFIX + "self_attn.q_proj.weight" and so on, with shapes by the configuration.
+  // The tensors PREFIX + "self_attn.q_proj.weight" and so on, with shapes by the configuration (of a layer:
+  // ModelConfig::of_layer).
   static std::map<std::string, Shape> tensors(const ModelConfig& config, const std::string& prefix,
                                               Projections projections = Projections::own);
   DecoderLayer(const WeightLoader& load, const ModelConfig& config, const std::string& prefix,
@@ -38,12 +41,13 @@ class DecoderLayer {
   void keep(Backend& backend, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,
             const Tensor& frequencies) const;
   // The second sublayer alone. Not of a layer without one (ModelConfig::ffn is 0).
-  void feed_forward(Backend& backend, const Tensor& x) const;
+  void feed_forward(Backend& backend, const Tensor& x) const { feed_forward_->add_to(backend, x); }
 
-  // That a forward reads of the matrices of each sublayer.
+  // Of the matrices of each sublayer.
   std::int64_t attention_bytes() const { return qkv_.bytes() + q_.bytes() + kv_.bytes() + out_.bytes(); }
   std::int64_t kept_bytes() const { return kv_.bytes(); }  // keep() alone
-  std::int64_t feed_forward_bytes() const { return gate_up_.bytes() + down_.bytes(); }
+  std::int64_t feed_forward_bytes() const { return feed_forward_ ? feed_forward_->bytes() : 0; }
+  std::int64_t expert_bytes() const { return feed_forward_ ? feed_forward_->expert_bytes() : 0; }  // of those
 
  private:
   void attend(Backend& backend, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
@@ -51,13 +55,12 @@ class DecoderLayer {
 
   float epsilon_;
   int heads_, kv_heads_, head_size_;
-  Tensor attention_norm_, ffn_norm_;  // f32 [width]; the first absent without projections
-  Tensor q_norm_, k_norm_;            // f32 [head_size]; absent without head norms
-  Products qkv_;                      // [(heads + 2 kv_heads) head_size, width]
-  Products q_, kv_;                   // its parts, in its place where they are apart
-  Weight out_;                        // [width, heads head_size]
-  Products gate_up_;                  // [2 ffn, width]
-  Weight down_;                       // [width, ffn]
+  Tensor attention_norm_;                            // f32 [width]; absent without projections
+  Tensor q_norm_, k_norm_;                           // f32 [head_size]; absent without head norms
+  Products qkv_;                                     // [(heads + 2 kv_heads) head_size, width]
+  Products q_, kv_;                                  // its parts, in its place where they are apart
+  Weight out_;                                       // [width, heads head_size]
+  std::shared_ptr<const FeedForward> feed_forward_;  // null in a layer without one
 };
 
 }  // namespace foretoken

@@ -148,6 +148,9 @@ ModelConfig inflated_config(const ModelConfig& small, const ModelConfig& shape, 
   const auto refuse = [&](const std::string& why, const std::string& remedy = "choose a larger shape") {
     throw Error(small_name + " cannot be inflated to " + shape_name + ": " + why + "; " + remedy);
   };
+  if (small.mixture || shape.mixture)
+    refuse(std::string(small.mixture ? "the small model" : "the shape") + " is a mixture of experts",
+           "choose a dense model and a dense shape, or random weights of the shape");
   if (const std::string what = extras(small, shape); !what.empty())
     refuse(what + ", and the other one has none", "choose a model and a shape of one family");
   if (const std::string why = obstacle(small, shape); !why.empty()) refuse(why);

@@ -1,6 +1,7 @@
 #include "framework/model/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/error.h"
@@ -64,6 +65,10 @@ int KvShape::window(const std::string& model) const {
                   " and of " + std::to_string(l.window) +
                   " positions (0: all); only one size is supported, so choose a model with one");
   return layers.empty() ? 0 : layers.front().window;
+}
+
+std::int64_t ModelInfo::spared_bytes(double rows) const {
+  return std::int64_t(double(expert_bytes) * std::pow(1 - used_experts, rows));
 }
 
 LayerShape tap_shape(int width, DType cache) { return {1, width / 2, cache == DType::f32 ? DType::f32 : DType::bf16}; }

@@ -69,11 +69,16 @@ struct ModelInfo {
   KvShape kv;
   std::uint64_t vocabulary = 0;          // Tokenizer::fingerprint: equal where token ids mean the same
   std::vector<Token> stop_tokens;        // end of sequence, from the checkpoint
-  std::int64_t weight_bytes = 0;         // of the matrices that one forward reads, in the backend's format
+  std::int64_t weight_bytes = 0;         // of the matrices that forwards read, in the backend's format
   std::int64_t table_bytes = 0;          // of an embedding besides, where it is not the head's memory
   Token mask = -1;                       // stands for a token that is not known, in a parallel drafter's rows; -1: none
   std::optional<SmallModel> small = {};  // of an inflated model
+  std::int64_t expert_bytes = 0;         // of weight_bytes: the matrices of experts, of which a row uses only some
+  double used_experts = 1;               // the share of them that one row uses
   std::int64_t memory() const { return weight_bytes + table_bytes; }
+  // Of expert_bytes, those that a forward of so many rows does not read, in the mean, where each row's choice is
+  // independent of the others and every expert as probable. Rows of one text agree more often and read less.
+  std::int64_t spared_bytes(double rows) const;
 };
 
 // One state of the residual stream in a page: the first half of its numbers where a layer has the key of one head, the
@@ -153,7 +158,8 @@ class Model {
   virtual bool replays() const { return false; }
   // In the memory of this backend, and as long as the model lives. Null where it has none that others could use.
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
-  // Bytes of weights that a forward reads. `inputs`: of one whose rows have some (Rows::inputs).
+  // Bytes of weights that a forward reads, those of all experts among them. `inputs`: of one whose rows have some
+  // (Rows::inputs).
   virtual std::int64_t read_bytes(bool inputs) const { return (void)inputs, info().weight_bytes; }
   // Whether its forwards return logits of the wanted rows, and features of them.
   virtual bool logits() const { return true; }

@@ -84,7 +84,7 @@ std::map<std::string, Shape> tensors_of(const ModelConfig& c) {
   std::map<std::string, Shape> all{{kTable, {c.vocab, c.width}}, {"model.norm.weight", {c.width}}};
   if (!c.tied_head) all[kHead] = {c.vocab, c.width};
   if (c.head_bias) all["lm_head.bias"] = {c.vocab};
-  for (int l = 0; l < c.layers; ++l) all.merge(DecoderLayer::tensors(c, layer_prefix(l)));
+  for (int l = 0; l < c.layers; ++l) all.merge(DecoderLayer::tensors(c.of_layer(l), layer_prefix(l)));
   return all;
 }
 

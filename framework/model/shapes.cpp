@@ -14,7 +14,7 @@ struct Published {
 };
 
 // huggingface.co/meta-llama/Llama-3.1-8B, Llama-3.1-70B, Llama-3.2-1B, Llama-3.2-3B, Llama-2-7b-hf; Qwen/Qwen3-8B,
-// Qwen3-0.6B: config.json without keys for training and dispatch only.
+// Qwen3-0.6B, Qwen3-30B-A3B; mistralai/Mixtral-8x7B-v0.1: config.json without keys for training and dispatch only.
 constexpr Published kPublished[] = {
     {"llama-3.1-8b", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 4096,
        "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -58,6 +58,18 @@ constexpr Published kPublished[] = {
        "max_position_embeddings": 40960, "rms_norm_eps": 1e-06, "tie_word_embeddings": true, "rope_theta": 1000000,
        "rope_scaling": null, "use_sliding_window": false, "sliding_window": null, "max_window_layers": 28,
        "bos_token_id": 151643, "eos_token_id": 151645})"},
+    {"qwen3-30b-a3b", R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "vocab_size": 151936,
+       "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48, "num_attention_heads": 32,
+       "num_key_value_heads": 4, "head_dim": 128, "hidden_act": "silu", "attention_bias": false,
+       "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
+       "decoder_sparse_step": 1, "mlp_only_layers": [], "max_position_embeddings": 40960, "rms_norm_eps": 1e-06,
+       "tie_word_embeddings": false, "rope_theta": 1000000.0, "rope_scaling": null, "use_sliding_window": false,
+       "sliding_window": null, "max_window_layers": 48, "bos_token_id": 151643, "eos_token_id": 151645})"},
+    {"mixtral-8x7b", R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 32000,
+       "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+       "num_key_value_heads": 8, "hidden_act": "silu", "num_local_experts": 8, "num_experts_per_tok": 2,
+       "max_position_embeddings": 32768, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "rope_theta": 1000000.0,
+       "sliding_window": null, "bos_token_id": 1, "eos_token_id": 2})"},
 };
 
 }  // namespace

@@ -42,6 +42,7 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
   kv.expect_heads(name);
   ModelInfo info{std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
   info.mask = c.mask.value_or(-1), info.small = c.small;
+  if (c.mixture) info.used_experts = double(c.mixture->used) / c.mixture->experts;
   return info;
 }
 
@@ -53,10 +54,11 @@ Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSou
   std::tie(ends_.embedding, ends_.head) = load.ends("model.embed_tokens", c.tied_head ? "" : "lm_head");
   ends_.norm = state_norm_ = load.vector("model.norm.weight"), ends_.epsilon = float(c.norm_epsilon);
   if (c.small && c.small->constants > 0) state_norm_ = without_constants(backend, tensors, c);
-  for (int l = 0; l < c.layers; ++l) layers_.emplace_back(load, c, layer_prefix(l));
+  for (int l = 0; l < c.layers; ++l) layers_.emplace_back(load, c.of_layer(l), layer_prefix(l));
   all_.resize(layers_.size());
   const auto frequencies = c.rope_frequencies();
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
+  for (const DecoderLayer& l : layers_) info_.expert_bytes += l.expert_bytes();
   info_.weight_bytes = load.bytes(), info_.table_bytes = table_bytes(ends_.embedding, ends_.head);
 }
 
@@ -68,8 +70,10 @@ class Transformer::Part : public Model {
     const std::vector<DecoderLayer>& layers = whole_->layers_;
     for (const int l : left_out.attention)
       run_[std::size_t(l)].attention = false, info_.weight_bytes -= layers[std::size_t(l)].attention_bytes();
-    for (const int l : left_out.feed_forward)
+    for (const int l : left_out.feed_forward) {
       run_[std::size_t(l)].feed_forward = false, info_.weight_bytes -= layers[std::size_t(l)].feed_forward_bytes();
+      info_.expert_bytes -= layers[std::size_t(l)].expert_bytes();
+    }
     if (!head_) info_.weight_bytes -= whole_->ends_.head.bytes();
     info_.name = "part of " + info_.name, info_.table_bytes = 0;
   }

@@ -1,8 +1,9 @@
 // One transformer for the Llama family, by configuration: Llama 2 and 3, Mistral (sliding window), Qwen2 (biases of q,
-// k, v) and Qwen3 (norms of the heads of q and k); grouped queries, tied or untied head. The forward is written in the
-// order of execution. This module must not know sequences, drafters, or on which device it runs.
-//   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Qwen2: 2407.10671;
-//   Qwen3: 2505.09388.
+// k, v) and Qwen3 (norms of the heads of q and k), and those of them whose feed-forward is a mixture of experts
+// (Mixtral, Qwen2-MoE, Qwen3-MoE); grouped queries, tied or untied head. The forward is written in the order of
+// execution. This module must not know sequences, drafters, or on which device it runs.
+//   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Mixtral: 2401.04088;
+//   Qwen2 and Qwen2-MoE: 2407.10671; Qwen3 and Qwen3-MoE: 2505.09388.
 #pragma once
 #include <filesystem>
 

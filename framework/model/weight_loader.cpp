@@ -115,6 +115,34 @@ Products WeightLoader::products(const std::vector<std::string>& names) const {
 
 Weight WeightLoader::one(const std::string& name) const { return stacked({name}, dtype_).front(); }
 
+Weight WeightLoader::unrounded(const std::string& name) const {
+  return stacked({name}, find_precision(dtype_) ? "auto" : dtype_).front();
+}
+
+ExpertWeights WeightLoader::experts(const std::vector<std::vector<std::string>>& names) const {
+  std::vector<Weight> all;
+  for (const std::vector<std::string>& expert : names) {
+    std::vector<Weight> parts = stacked(expert, dtype_);
+    if (parts.size() > 1)
+      throw Error(tensors_.where() + ": '" + expert.front() + "' and '" + expert.back() +
+                  "' are stored in different formats, which is not supported for experts; set dtype to bf16");
+    all.push_back(std::move(parts.front()));
+  }
+  const auto bytes = [&] {
+    std::int64_t sum = 0;
+    for (const Weight& w : all) sum += w.bytes();
+    return sum;
+  };
+  bytes_ -= bytes();
+  try {
+    ExpertWeights experts = backend_.group_experts(std::move(all));
+    bytes_ += experts.bytes();
+    return experts;
+  } catch (const Error& e) {
+    throw Error(tensors_.where() + ": '" + names.front().front() + "' and those of the other experts: " + e.what());
+  }
+}
+
 std::pair<Weight, Weight> WeightLoader::ends(const std::string& table, const std::string& head) const {
   const std::string type = head_type();
   if (!head.empty())

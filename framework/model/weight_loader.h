@@ -45,6 +45,10 @@ class WeightLoader {
   // add in another order where a matrix has more outputs.
   Products products(const std::vector<std::string>& names) const;
   Weight one(const std::string& name) const;
+  // The same, as stored where `dtype` would round it: what chooses among experts.
+  Weight unrounded(const std::string& name) const;
+  // The matrices of each expert, one above the other. An Error where those of one expert cannot be stacked.
+  ExpertWeights experts(const std::vector<std::vector<std::string>>& names) const;
   // The embedding `table` and the matrix `head`, named without ".weight"; "": they are tied. Tied ones are in memory
   // once: quantized ones as the head's codes, dense ones wherever the device multiplies the table as it was uploaded.
   std::pair<Weight, Weight> ends(const std::string& table, const std::string& head) const;

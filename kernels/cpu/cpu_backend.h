@@ -45,6 +45,10 @@ class CpuBackend final : public HostBackend {
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
+  // cpu_experts.cpp
+  Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
+  void expert_feed_forward(Tensor x, const Tensor& h, const Routing& routing, const ExpertWeights& gate_up,
+                           const ExpertWeights& down) override;
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   double distribution_tile(const Distribution& distribution, Token begin, int n, double* p) const override;
   void for_each(int n, const std::function<void(int)>& f) override { pool_.run(n, f); }
@@ -58,6 +62,12 @@ class CpuBackend final : public HostBackend {
   Tensor normed(const Tensor& x, const Tensor& gain, float epsilon, const PackedWeight& w);
   // y = or += w times rows in that layout.
   void multiply(const Tensor& rows, const PackedWeight& w, Tensor y, bool accumulate);
+  // Whether gated() computes the first of these products, for the second.
+  static bool can_gate(const Weight& gate_up, const Weight& down, const PackedWeight& packed_down);
+  // f(e, xe) for each expert e with pairs: xe, the inputs of its pairs, one below the other, gives f32 [pairs of e,
+  // width], which becomes the rows of these pairs in the result [pairs, width].
+  Tensor by_expert(const Tensor& x, const Routing& routing, std::int64_t width,
+                   const std::function<Tensor(std::size_t e, const Tensor& xe)>& f);
   // silu_mul of the product of `rows` with gate_up, in the layout for `down`.
   Tensor gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down);
   std::shared_ptr<const PackedWeight> packed(const Weight& w);  // as prepared, else packed for this one use

@@ -189,14 +189,17 @@ Tensor CpuBackend::norm_linear(const Tensor& x, const Tensor& gain, float epsilo
   return y;
 }
 
+bool CpuBackend::can_gate(const Weight& gate_up, const Weight& down, const PackedWeight& packed_down) {
+  return !gate_up.activations && !down.activations && gate_up.out % (2 * kPanel) == 0 && gate_up.out / 2 == down.in &&
+         packed_down.order.empty() && !gate_up.bias && !down.bias;
+}
+
 // The thread that computes some outputs of the gate also computes the same outputs of the other half, and silu_mul of
 // both while they are in its cache. Inputs that are rounded need all of their row first.
 void CpuBackend::feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) {
   if (gate_up.activations || down.activations) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
   const auto first = packed(gate_up), second = packed(down);
-  const bool in_panels = gate_up.out % (2 * kPanel) == 0 && gate_up.out / 2 == down.in && second->order.empty() &&
-                         !gate_up.bias && !down.bias;
-  if (!in_panels || x.dim(0) == 0) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
+  if (!can_gate(gate_up, down, *second) || x.dim(0) == 0) return Backend::feed_forward(x, gain, epsilon, gate_up, down);
   expect_rows("feed_forward", x, gate_up.in);
   expect_rows("feed_forward", x, down.out);
   multiply(gated(normed(x, gain, epsilon, *first), *first, *second), *second, x, true);

@@ -52,7 +52,8 @@ class CudaBackend final : public Backend {
   DType activation_type(const Weight& w) const override;
   Tensor embed(const Weight& table, const Tensor& tokens) override;              // embed.cu
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;  // rms_norm.cu
-  Tensor linear(const Tensor& x, const Weight& w) override;                      // products.cu
+  Tensor rms_norm_for(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
+  Tensor linear(const Tensor& x, const Weight& w) override;  // products.cu
   void linear_to(Tensor y, const Tensor& x, const Weight& w) override;
   void linear_add(Tensor x, const Tensor& h, const Weight& w) override;
   Tensor norm_linear(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) override;
@@ -75,6 +76,15 @@ class CudaBackend final : public Backend {
   void silu_add(Tensor x, const Tensor& y) override;            // silu_add.cu
   void add(Tensor x, const Tensor& y) override;                 // add.cu
   Tensor gather(const Tensor& x, const Tensor& rows) override;  // gather.cu
+
+  // ---- mixtures of experts (experts/grouped.cu, route.cu, shares.cu) ----
+  ExpertWeights group_experts(std::vector<Weight> matrices) override;
+  Routing route(const Tensor& logits, int used, bool renormalized) override;
+  Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
+  void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
+  void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
+  void expert_feed_forward(Tensor x, const Tensor& h, const Routing& routing, const ExpertWeights& gate_up,
+                           const ExpertWeights& down) override;
 
   // ---- distributions (distributions.cu) ----
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;

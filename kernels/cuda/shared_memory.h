@@ -197,6 +197,25 @@ constexpr std::int64_t kRoundBytes = (32 + 8) * 4;
 // exact_kernel, all of it static: 16 inputs of 64 rows and 64 outputs.
 constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;
 
+// ---- mixtures of experts ----
+
+// grouped_kernel: a ring of stages, each of 64 outputs and 8, 16 or 64 rows of x of 64 inputs (codes: 128), at most
+// eight of them and at least two; besides, static: a table of 16 numbers. Two blocks share a multiprocessor of 9.0.
+constexpr std::int64_t kGroupedStaticBytes = 16 * 4, kMostGroupedBytes = 96 << 10;
+constexpr int kMostGroupedStages = 8, kFewestGroupedStages = 2;
+constexpr int grouped_stages(std::int64_t stage, std::int64_t limit) {
+  return int(
+      std::min<std::int64_t>(kMostGroupedStages, std::min(limit - kGroupedStaticBytes, kMostGroupedBytes) / stage));
+}
+// `cell`: bytes of a cell of codes; 0: numbers of bf16.
+constexpr std::int64_t grouped_stage_bytes(std::int64_t cell, std::int64_t rows) {
+  return cell > 0 ? 8 * cell + rows * 256 : 64 * 128 + rows * 128;
+}
+
+// route_kernel and group_kernel, all of it static: the pairs of each expert; the experts of the first pairs.
+constexpr int kMostRoutedExperts = 4096, kRoutedIds = 4096;
+constexpr std::int64_t kRouteBytes = 4 * (kMostRoutedExperts + kRoutedIds);
+
 // ---- rows of a vocabulary ----
 
 // A crew of blocks: four f64 sums for each tile of 256 tokens, rounded up to fours; in addition, what its kernels

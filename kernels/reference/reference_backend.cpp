@@ -145,6 +145,17 @@ Tensor ReferenceBackend::linear(const Tensor& x, const Weight& w) {
   return y;
 }
 
+// Pair by pair.
+Tensor ReferenceBackend::grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) {
+  expect_grouped(x, routing, experts);
+  Tensor y = allocate({routing.count(), experts.out}, DType::f32);
+  for (std::int64_t p = 0; p < y.dim(0); ++p) {
+    const std::int32_t expert = routing.chosen.data<std::int32_t>()[p];
+    copy(linear(x.rows(p * x.dim(0) / y.dim(0), 1), experts.matrices[std::size_t(expert)]), y.rows(p, 1));
+  }
+  return y;
+}
+
 void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
   const int half = head_size / 2;
   for (int r = 0; r < layout.rows; ++r) {

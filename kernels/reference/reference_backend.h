@@ -22,6 +22,7 @@ class ReferenceBackend : public HostBackend {
   Tensor silu_mul(const Tensor& gate_up) override;
   void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;
+  Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
 };
 
 // The values that a weight represents, f32 [out, in].

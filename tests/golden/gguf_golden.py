@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tiny GGUF models and tokenizers under tests/data/gguf, and what must be read from them. Run by hand; needs
-torch, transformers, tokenizers, sentencepiece, safetensors, xxhash and gguf.
+torch, transformers, tokenizers, sentencepiece, safetensors, xxhash and gguf. Arguments: names of models, if only these
+are to be made.
 
 A model NAME.gguf has NAME.json, the hash of every tensor as the package gguf dequantizes it, rounded to bf16, in
 Hugging Face's order of rows; and tests/data/golden/NAME.gguf.safetensors, the fp32 logits that Transformers gives with
@@ -17,7 +18,15 @@ import torch
 import xxhash
 from gguf import GGMLQuantizationType as Type
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MixtralConfig,
+    Qwen2Config,
+    Qwen2MoeConfig,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -38,6 +47,11 @@ PARTS = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
 # name: architecture in GGUF, configuration, types by the end of a tensor's name (the rest: Q8_0 for matrices)
 MODELS = {
@@ -74,7 +88,31 @@ MODELS = {
         dict(token_embd=Type.BF16, attn_q=Type.F16, attn_k=Type.F32, attn_v=Type.BF16, attn_output=Type.F16,
              output=Type.F32),
     ),
+    "mixtral": (
+        "llama",
+        MixtralConfig,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, num_local_experts=3, num_experts_per_tok=2),
+        dict(ffn_gate_inp=Type.F32, ffn_gate_exps=Type.Q4_0, ffn_up_exps=Type.Q4_0),
+    ),
+    "qwen2moe": (
+        "qwen2moe",
+        Qwen2MoeConfig,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+             num_key_value_heads=1, moe_intermediate_size=32, shared_expert_intermediate_size=64, num_experts=3,
+             num_experts_per_tok=2),
+        dict(ffn_gate_inp=Type.F32, ffn_down_exps=Type.F16),
+    ),
+    "qwen3moe": (
+        "qwen3moe",
+        Qwen3MoeConfig,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, moe_intermediate_size=32, num_experts=5, num_experts_per_tok=2,
+             norm_topk_prob=True),
+        {"ffn_gate_inp": Type.F32, "0.ffn_down_exps": Type.Q4_1, "1.ffn_down_exps": Type.BF16},
+    ),
 }
+MIXTURES = ("mixtral", "qwen2moe", "qwen3moe")
 
 
 def k_blocks(kind: Type, count: int, generator: numpy.random.Generator) -> numpy.ndarray:
@@ -124,6 +162,45 @@ def own_name(name: str) -> str:
     return f"blk.{layer}.{next(own for own, theirs in PARTS.items() if theirs == part)}.{end}"
 
 
+def write_experts(writer: gguf.GGUFWriter, config, theirs: str, weight: numpy.ndarray, kinds: dict, generator) -> dict:
+    """The fused matrices of all experts as Transformers holds them, as tensors of a file; returns them by the names of
+    checkpoints."""
+    layer, fused = theirs.split(".")[2], theirs.split(".")[-1]
+    mixtral = isinstance(config, MixtralConfig)
+    names = dict(gate="w1", up="w3", down="w2") if mixtral else {n: f"{n}_proj" for n in ("gate", "up", "down")}
+    parts = dict(zip(("gate", "up"), numpy.split(weight, 2, axis=1))) if fused == "gate_up_proj" else {"down": weight}
+    meant = {}
+    for part, matrices in parts.items():
+        own = f"blk.{layer}.ffn_{part}_exps.weight"
+        kind = kind_of(own, matrices, kinds)
+        matrices = numpy.ascontiguousarray(matrices)
+        data = gguf.quants.quantize(matrices, kind)
+        writer.add_tensor(own, data, raw_dtype=kind)
+        back = gguf.quants.dequantize(data, kind).reshape(matrices.shape)
+        module = f"model.layers.{layer}.{'block_sparse_moe' if mixtral else 'mlp'}.experts"
+        for e in range(matrices.shape[0]):
+            meant[f"{module}.{e}.{names[part]}.weight"] = (kind, torch.tensor(back[e]))
+    return meant
+
+
+def fused(weights: dict) -> dict:
+    """Matrices of experts by the names of checkpoints as Transformers holds them."""
+    found, whole = {}, {}
+    for name, value in weights.items():
+        if ".experts." not in name:
+            whole[name.replace("block_sparse_moe", "mlp")] = value
+            continue
+        module, rest = name.split(".experts.")
+        expert, matrix, _ = rest.split(".")
+        part = {"w1": "gate", "w3": "up", "w2": "down"}.get(matrix, matrix.removesuffix("_proj"))
+        found.setdefault(module.replace("block_sparse_moe", "mlp"), {})[part, int(expert)] = value
+    for module, parts in found.items():
+        of = lambda part: torch.stack([parts[part, e] for e in range(len(parts) // 3)])
+        whole[f"{module}.experts.gate_up_proj"] = torch.cat([of("gate"), of("up")], dim=1)
+        whole[f"{module}.experts.down_proj"] = of("down")
+    return whole
+
+
 def kind_of(name: str, weight: numpy.ndarray, kinds: dict) -> Type:
     if weight.ndim == 1:
         return Type.F32
@@ -145,6 +222,13 @@ def write_shape(writer: gguf.GGUFWriter, c) -> None:
     writer.add_rope_freq_base(c.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
     writer.add_vocab_size(c.vocab_size)
+    if hasattr(c, "num_experts_per_tok"):
+        writer.add_expert_count(c.num_local_experts if hasattr(c, "num_local_experts") else c.num_experts)
+        writer.add_expert_used_count(c.num_experts_per_tok)
+    if hasattr(c, "moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(c.moe_intermediate_size)
+    if hasattr(c, "shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
 
 
 def rope_divisors(c) -> numpy.ndarray:
@@ -177,6 +261,11 @@ def write_model(name: str, file: pathlib.Path):
             continue
         noise = generator.standard_normal(tuple(parameter.shape), dtype=numpy.float32)
         weight = 1 + 0.2 * noise if theirs.endswith("norm.weight") else noise * 1.2 / parameter.shape[-1] ** 0.5
+        if ".experts." in theirs:
+            meant |= write_experts(writer, config, theirs, weight, kinds, generator)
+            continue
+        if theirs.endswith("shared_expert_gate.weight"):
+            weight = weight[0]
         own, heads = own_name(theirs), 0
         if architecture == "llama" and ".q_proj." in theirs:
             heads = config.num_attention_heads
@@ -186,6 +275,10 @@ def write_model(name: str, file: pathlib.Path):
         data = stored(kind, permuted(weight, heads) if heads else weight, generator)
         writer.add_tensor(own, data, raw_dtype=kind)
         back = gguf.quants.dequantize(data, kind).reshape(weight.shape)
+        if theirs.endswith("shared_expert_gate.weight"):
+            back = back[None]
+        if isinstance(config, MixtralConfig):
+            theirs = theirs.replace(".mlp.", ".block_sparse_moe.")
         meant[theirs] = (kind, torch.tensor(unpermuted(back, heads) if heads else back))
     if config.rope_parameters["rope_type"] == "llama3":
         writer.add_tensor("rope_freqs.weight", rope_divisors(config))
@@ -215,7 +308,7 @@ def write_golden(name: str, config, meant: dict) -> dict:
                                                                                .numpy().tobytes())}
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    missing, unexpected = model.load_state_dict(weights, strict=False)
+    missing, unexpected = model.load_state_dict(fused(weights), strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
     tensors = {"frequencies": model.model.rotary_emb.inv_freq.float().clone()}
@@ -231,13 +324,15 @@ def write_golden(name: str, config, meant: dict) -> dict:
 
 def main() -> None:
     (DATA / "gguf").mkdir(exist_ok=True)
-    for name in MODELS:
+    for name in sys.argv[1:] or MODELS:
         file = DATA / "gguf" / f"{name}.gguf"
         config, meant = write_model(name, file)
-        read_by_transformers(file, config, meant)
+        if name not in MIXTURES:  # it stacks experts
+            read_by_transformers(file, config, meant)
         golden = write_golden(name, config, meant)
         (DATA / "gguf" / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n")
-    gguf_tokenizers.write_all(DATA)
+    if not sys.argv[1:]:
+        gguf_tokenizers.write_all(DATA)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3), and the fp32 logits that Transformers gives
-for a few prompts."""
+"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3) and of its mixtures of experts, and the fp32
+logits that Transformers gives for a few prompts."""
 
 import json
 import pathlib
@@ -7,7 +7,16 @@ import shutil
 
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    Qwen2Config,
+    Qwen2MoeConfig,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
 
 import texts
 
@@ -119,6 +128,58 @@ MODELS = {
             num_key_value_heads=1,
             attention_bias=True,
             mlp_bias=True,
+        ),
+        torch.float32,
+        {},
+    ),
+    "mixtral": (
+        dict(
+            kind=MixtralConfig,
+            hidden_size=64,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            sliding_window=9,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "qwen2_moe": (
+        dict(
+            kind=Qwen2MoeConfig,
+            hidden_size=48,
+            intermediate_size=40,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            moe_intermediate_size=24,
+            shared_expert_intermediate_size=32,
+            num_experts=5,
+            num_experts_per_tok=2,
+            sliding_window=None,
+        ),
+        torch.float32,
+        {},
+    ),
+    # Layers 0 and 2 are dense by the step, layer 1 by its number.
+    "qwen3_moe": (
+        dict(
+            kind=Qwen3MoeConfig,
+            hidden_size=40,
+            intermediate_size=32,
+            num_hidden_layers=4,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=20,
+            moe_intermediate_size=16,
+            num_experts=12,
+            num_experts_per_tok=3,
+            norm_topk_prob=True,
+            decoder_sparse_step=2,
+            mlp_only_layers=[1],
         ),
         torch.float32,
         {},

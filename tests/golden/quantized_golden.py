@@ -18,7 +18,7 @@ import quantizers
 import torch
 from models_golden import random_prompts
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MixtralConfig, Qwen2Config, Qwen3MoeConfig
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 SHAPE = dict(
@@ -121,6 +121,19 @@ CASES = {
         compressed_quantizer.compressed,
         dict(format="pack-quantized", bits=4, group=32, activations=True),
     ),
+    "ct-int4-experts": (
+        (MixtralConfig, dict(intermediate_size=32, num_local_experts=3, num_experts_per_tok=2)),
+        compressed_quantizer.compressed,
+        dict(format="pack-quantized", bits=4, group=32),
+    ),
+    "fp8-blocks-experts": (
+        (
+            Qwen3MoeConfig,
+            dict(moe_intermediate_size=32, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True, head_dim=16),
+        ),
+        quantizers.fp8_blocks,
+        dict(block=[32, 16]),
+    ),
 }
 
 
@@ -142,21 +155,60 @@ def tiny_model(configuration: tuple, seed: int) -> torch.nn.Module:
     return model
 
 
+class Expert(torch.nn.Linear):
+    """A matrix of an expert, a part of a tensor in which Transformers holds those of all."""
+
+    def __init__(self, part: torch.Tensor):
+        torch.nn.Module.__init__(self)
+        self.out_features, self.in_features = part.shape
+        self.weight, self.bias, self.part = torch.nn.Parameter(part.detach().clone()), None, part
+
+    def take(self, weight: torch.Tensor) -> None:
+        self.part.copy_(weight)
+
+
+def modules_of_experts(name: str, experts: torch.nn.Module) -> dict[str, Expert]:
+    """By the names of checkpoints."""
+    mixtral = type(experts).__name__.startswith("Mixtral")
+    gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    name = name.replace(".mlp.", ".block_sparse_moe.") if mixtral else name
+    found = {}
+    for e, (both, last) in enumerate(zip(experts.gate_up_proj.data, experts.down_proj.data)):
+        half = both.shape[0] // 2
+        found |= {f"{name}.{e}.{gate}": Expert(both[:half]), f"{name}.{e}.{up}": Expert(both[half:])}
+        found[f"{name}.{e}.{down}"] = Expert(last)
+    return found
+
+
 def linear_modules(model: torch.nn.Module) -> dict[str, torch.nn.Linear]:
-    """All but the head, which formats leave dense by default."""
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and name != "lm_head"
-    }
+    """All but the head, which formats leave dense by default, and what chooses among experts."""
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            found[name] = module
+        if name.endswith(".experts"):
+            found |= modules_of_experts(name, module)
+    return found
+
+
+def leave_routers_dense(settings: dict) -> None:
+    if "ignore" in settings:
+        settings["ignore"] = [*settings["ignore"], r"re:.*\.gate$"]
+    else:
+        settings["modules_to_not_convert"] = [*settings.get("modules_to_not_convert", []), "gate"]
 
 
 @torch.no_grad()
-def write_golden(name: str, model: torch.nn.Module, rounded: dict[str, torch.Tensor]) -> None:
+def write_golden(
+    name: str, model: torch.nn.Module, modules: dict[str, torch.nn.Linear], rounded: dict[str, torch.Tensor]
+) -> None:
     tensors = {f"{module}.weight": weight.contiguous() for module, weight in rounded.items()}
     for module, weight in rounded.items():
         assert weight.dtype == torch.bfloat16
-        model.get_submodule(module).weight.copy_(weight.float())
+        if isinstance(modules[module], Expert):
+            modules[module].take(weight.float())
+        else:
+            modules[module].weight.copy_(weight.float())
     for i, ids in enumerate(random_prompts()):
         tensors[f"ids{i}"] = torch.tensor(ids, dtype=torch.int32)
         tensors[f"logits{i}"] = model(torch.tensor([ids])).logits[0].contiguous().clone()
@@ -167,7 +219,10 @@ def write_golden(name: str, model: torch.nn.Module, rounded: dict[str, torch.Ten
 def write_case(name: str, seed: int) -> None:
     configuration, quantizer, arguments = CASES[name]
     model = tiny_model(configuration, seed)
-    settings, parts, rounded = quantizer(linear_modules(model), **arguments)
+    modules = linear_modules(model)
+    settings, parts, rounded = quantizer(modules, **arguments)
+    if any(isinstance(module, Expert) for module in modules.values()):
+        leave_routers_dense(settings)
     directory = DATA / "quantized" / name
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -178,14 +233,15 @@ def write_case(name: str, seed: int) -> None:
     config = json.loads(file.read_text())
     config["quantization_config"] = settings
     file.write_text(json.dumps(config, indent=2) + "\n")
+    moved = {".mlp.": ".block_sparse_moe."} if isinstance(model.config, MixtralConfig) else {}
     dense = {
-        key: value.to(torch.bfloat16).clone()
+        next((key.replace(*names) for names in moved.items()), key): value.to(torch.bfloat16).clone()
         for key, value in model.state_dict().items()
-        if key.removesuffix(".weight") not in rounded and
+        if key.removesuffix(".weight") not in rounded and ".experts." not in key and
         not (key == "lm_head.weight" and model.config.tie_word_embeddings)
     }
     save_file({**dense, **parts}, directory / "model.safetensors", metadata={"format": "pt"})
-    write_golden(name, model, rounded)
+    write_golden(name, model, modules, rounded)
 
 
 def write_dynamic_map() -> None:

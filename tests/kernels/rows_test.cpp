@@ -97,6 +97,29 @@ TEST_P(Rows, feed_forward) {
   for (int n : {5, 37}) independent(random_tensor({n, 192}, 6), f, "feed_forward");
 }
 
+// Rows among others that use the same experts, in whatever order.
+TEST_P(Rows, expert_feed_forward) {
+  const auto experts = [](Backend& k, std::int64_t out, std::int64_t in, unsigned seed) {
+    std::vector<Weight> all;
+    for (unsigned e = 0; e < 7; ++e) all.push_back(k.prepare(random_weight(out, in, DType::bf16, seed + e)));
+    return k.group_experts(std::move(all));
+  };
+  for (const int width : {128, 36}) {
+    const ExpertWeights a[2] = {experts(*backend, 2 * width, 96, 1), experts(*backend, 96, width, 20)},
+                        b[2] = {experts(*threaded, 2 * width, 96, 1), experts(*threaded, 96, width, 20)};
+    const Weight router = random_weight(7, 96, DType::f32, 9),
+                 routers[2] = {backend->prepare(router), threaded->prepare(router)};
+    const auto f = [&](Backend& k, const Tensor& rows) {
+      const bool one = &k == backend.get();
+      const Tensor x = copy_of(rows);
+      k.expert_feed_forward(x, rows, k.route(k.linear(rows, routers[!one]), 2, true), (one ? a : b)[0],
+                            (one ? a : b)[1]);
+      return x;
+    };
+    for (int n : {5, 37}) independent(random_tensor({n, 96}, 6), f, "expert_feed_forward");
+  }
+}
+
 TEST_P(Rows, row_work) {
   const Tensor gain = random_tensor({770}, 2);
   const Tensor x = random_tensor({70, 770}, 1);

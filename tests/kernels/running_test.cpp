@@ -36,6 +36,12 @@ TEST_P(ParityRunning, norm_linear) {
   }
 }
 
+TEST_P(ParityRunning, rms_norm_for) {
+  const Weight w = cpu->prepare(random_weight(37, 55, DType::bf16, 3));
+  const Tensor x = random_tensor({3, 55}, 4), gain = random_tensor({55}, 5);
+  EXPECT_TRUE(same_bits(cpu->rms_norm_for(x, gain, 1e-5f, w), cpu->rms_norm(x, gain, 1e-5f)));
+}
+
 TEST_P(ParityRunning, activation_type) {
   const Weight w = cpu->prepare(random_weight(37, 55, DType::bf16, 3));
   const Tensor y = cpu->norm_linear(random_tensor({3, 55}, 4), random_tensor({55}, 5), 1e-5f, w);

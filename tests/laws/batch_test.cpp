@@ -135,5 +135,26 @@ TEST(Batch, TransformersOnEveryBackend) {
   }
 }
 
+// Rows of other sequences use the same experts, or others.
+TEST(Batch, MixturesOfExperts) {
+  ReferenceBackend reference;
+  const auto cpu = cpu_backend(2);
+  const Registries registries = all_registries();
+  const auto all = subjects(registries, 3, {configurations(registries.drafters, "draft_model").front()});
+  for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(cpu.get())})
+    for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+      SCOPED_TRACE(b->name() + ", " + target);
+      const Models models = tiny_models(*b, {.target = target});
+      const auto requests = with_common_beginnings(8, models.target->info().vocab, 12, 6);
+      const Seen seen =
+          expect_same_in_batches({.temperature = 0.4f}, true,
+                                 {{.batch = 5, .step_rows = 9, .page_rows = 4, .pages = 256, .check = true},
+                                  {.batch = 6, .step_rows = 40, .page_rows = 4, .pages = 16, .check = true}},
+                                 *b, models, requests, all);
+      EXPECT_GT(seen.preempted, 0);
+      EXPECT_GT(seen.prefix_rows, 0);
+    }
+}
+
 }  // namespace
 }  // namespace foretoken::test

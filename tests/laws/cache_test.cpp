@@ -133,6 +133,22 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   }
 }
 
+TEST(Cache, MixturesOfExpertsHoldWhatAPrefillHolds) {
+  ReferenceBackend reference;
+  const auto cpu = cpu_backend(2);
+  const Registries registries = all_registries();
+  const auto all = subjects(registries, 3, {configurations(registries.drafters, "draft_model").front()});
+  for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(cpu.get())})
+    for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+      SCOPED_TRACE(b->name() + ", " + target);
+      const Models models = tiny_models(*b, {.target = target});
+      expect(cache, all,
+             {.sampling = {.temperature = 0.4f},
+              .engine = {.batch = 3, .step_rows = 32, .page_rows = 4, .pages = 256, .check = true}},
+             *b, models, random_requests(3, models.target->info().vocab, 20, 10, 7));
+    }
+}
+
 TEST(Memory, TablesAtEveryStep) {
   ReferenceBackend b;
   const auto requests = random_requests(10, 4, 12, 24, 8);

@@ -14,14 +14,22 @@ namespace foretoken {
 namespace {
 
 constexpr int kGreatest = 1 << 24;  // the greatest size: products of two fit 64 bits easily
+constexpr int kMostGgufExperts = 4096;
 constexpr const char* kDivisors = "rope_freqs.weight";
 
 struct GgufFamily {
-  const char *name, *architecture;
-  bool rotates_neighbours;
+  const char* name;
+  const char* architecture;  // without experts; null: it always has some
+  bool rotates_neighbours = false;
+  const char* mixture = nullptr;  // with experts; null: it has none
+  bool renormalized = true;       // as llama.cpp has it: no key says so
 };
 constexpr GgufFamily kGgufFamilies[] = {
-    {"llama", "LlamaForCausalLM", true}, {"qwen2", "Qwen2ForCausalLM", false}, {"qwen3", "Qwen3ForCausalLM", false}};
+    {.name = "llama", .architecture = "LlamaForCausalLM", .rotates_neighbours = true, .mixture = "MixtralForCausalLM"},
+    {.name = "qwen2", .architecture = "Qwen2ForCausalLM"},
+    {.name = "qwen3", .architecture = "Qwen3ForCausalLM"},
+    {.name = "qwen2moe", .architecture = nullptr, .mixture = "Qwen2MoeForCausalLM", .renormalized = false},
+    {.name = "qwen3moe", .architecture = nullptr, .mixture = "Qwen3MoeForCausalLM"}};
 
 const GgufFamily& family_of(const GgufFile& file) {
   const std::string name = file.metadata().string("general.architecture");
@@ -40,6 +48,8 @@ void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
                                                "tensor_data_layout",
                                                "expert_count",
                                                "expert_used_count",
+                                               "expert_feed_forward_length",
+                                               "expert_shared_feed_forward_length",
                                                "attention.head_count",
                                                "attention.head_count_kv",
                                                "attention.key_length",
@@ -55,9 +65,28 @@ void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
     if (key.starts_with(prefix) && !kKnown.contains(key.substr(prefix.size())))
       m.refuse(key,
                "this key is not supported, since it may change what the model computes; choose a model without it");
-  for (const char* key : {"expert_count", "expert_used_count"})
-    if (m.integer_or(prefix + key, 0, kGreatest, 0) > 0)
-      m.refuse(prefix + key, "mixtures of experts are not supported; choose a dense model");
+}
+
+// Layers without a router are dense.
+void read_experts(const GgufFile& file, const GgufFamily& family, const std::string& prefix, ModelConfig& c) {
+  const GgufMetadata& m = file.metadata();
+  const std::string count = prefix + "expert_count", used = prefix + "expert_used_count",
+                    width = prefix + "expert_feed_forward_length";
+  if (family.architecture && m.integer_or(count, 0, kMostGgufExperts, 0) == 0) return;
+  if (!family.mixture) m.refuse(count, "a " + c.architecture + " has no experts; choose another model");
+  MixtureConfig x;
+  x.experts = m.integer(count, 1, kMostGgufExperts);
+  x.used = m.integer(used, 1, kMostGgufExperts);
+  if (x.used > x.experts) m.refuse(used, "the model has " + std::to_string(x.experts) + " experts" + kConvertAgain);
+  x.width = family.architecture ? m.integer_or(width, 1, kGreatest, c.ffn) : m.integer(width, 1, kGreatest);
+  if (file.tensors().contains("blk.0.ffn_gate_inp_shexp.weight"))
+    x.shared_width = m.integer_or(prefix + "expert_shared_feed_forward_length", 1, kGreatest, c.ffn);
+  x.renormalized = family.renormalized;
+  if (family.architecture) x.name_as_mixtral();
+  for (int l = 0; l < c.layers; ++l)
+    if (!file.tensors().contains("blk." + std::to_string(l) + ".ffn_gate_inp.weight")) x.dense_layers.push_back(l);
+  c.architecture = family.mixture;
+  c.mixture = x;
 }
 
 void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
@@ -146,6 +175,8 @@ std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
 
 }  // namespace
 
+std::vector<std::string> gguf_architectures() { return names_of(kGgufFamilies); }
+
 ModelConfig gguf_config(const GgufFile& file) {
   const GgufMetadata& m = file.metadata();
   const GgufFamily& family = family_of(file);
@@ -153,8 +184,9 @@ ModelConfig gguf_config(const GgufFile& file) {
   const auto has = [&](const char* tensor) { return file.tensors().contains(tensor); };
   refuse_unknown_keys(m, prefix);
   ModelConfig c;
-  c.architecture = family.architecture;
+  c.architecture = family.architecture ? family.architecture : family.mixture;
   read_shape(m, prefix, c);
+  read_experts(file, family, prefix, c);
   c.tied_head = !has("output.weight");
   c.qkv_bias = has("blk.0.attn_q.bias");
   c.out_bias = has("blk.0.attn_output.bias");

@@ -6,8 +6,10 @@
 
 namespace foretoken {
 
-// Architectures "llama" (Llama and Mistral), "qwen2" and "qwen3". Another one, or metadata of the architecture that are
-// not known here, is an Error that names it.
+// The architectures that are read: "llama" (Llama, Mistral and Mixtral), "qwen2", "qwen3", "qwen2moe", "qwen3moe".
+std::vector<std::string> gguf_architectures();
+
+// Another architecture, or metadata of it that are not known here, is an Error that names it.
 ModelConfig gguf_config(const GgufFile& file);
 
 // Whether the rows of q and k have the order of a rotation of neighbours (2 i, 2 i + 1), which GGUF's "llama" has; a

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "framework/model/gguf/gguf_cursor.h"
@@ -29,17 +31,38 @@ constexpr Name kParts[] = {{"attn_norm", "input_layernorm"},    {"ffn_norm", "po
                            {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
                            {"ffn_down", "mlp.down_proj"}};
 
+// The same of a mixture's shared expert; what chooses it is a vector in a file.
+constexpr Name kShared[] = {{"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+                            {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+                            {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+                            {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"}};
+
+// "blk.N.MIDDLE.weight" (or ".bias") in its parts.
+struct NameOfLayer {
+  std::string layer, middle, end;
+};
+std::optional<NameOfLayer> name_of_layer(const std::string& name) {
+  if (!name.starts_with("blk.")) return {};
+  const std::size_t part = name.find('.', 4), last = name.rfind('.');
+  if (part == name.npos || part == 4 || last <= part || name.find_first_not_of("0123456789", 4) != part) return {};
+  NameOfLayer n{name.substr(4, part - 4), name.substr(part + 1, last - part - 1), name.substr(last)};
+  if (n.end != ".weight" && n.end != ".bias") return {};
+  return n;
+}
+
 // "": none.
-std::string hugging_face_name(const std::string& name) {
+std::string hugging_face_name(const std::string& name, const std::optional<MixtureConfig>& mixture) {
   for (const Name& n : kWhole)
     if (name == n.gguf) return n.hugging_face;
-  if (!name.starts_with("blk.")) return "";
-  const std::size_t part = name.find('.', 4), last = name.rfind('.');
-  if (part == name.npos || part == 4 || last <= part || name.find_first_not_of("0123456789", 4) != part) return "";
-  const std::string middle = name.substr(part + 1, last - part - 1), end = name.substr(last);
-  if (end != ".weight" && end != ".bias") return "";
+  const std::optional<NameOfLayer> parts = name_of_layer(name);
+  if (!parts) return "";
+  const std::string layer = "model.layers." + parts->layer + ".";
   for (const Name& n : kParts)
-    if (middle == n.gguf) return "model.layers." + name.substr(4, part - 4) + "." + n.hugging_face + end;
+    if (parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
+  if (!mixture || parts->end != ".weight") return "";
+  if (parts->middle == "ffn_gate_inp") return layer + mixture->module + ".gate.weight";
+  for (const Name& n : kShared)
+    if (mixture->shared_width > 0 && parts->middle == n.gguf) return layer + n.hugging_face + ".weight";
   return "";
 }
 
@@ -77,7 +100,8 @@ GgufTensors::GgufTensors(std::shared_ptr<const GgufFile> file, const ModelConfig
   const bool reorder = rotates_neighbours(*file_);
   for (const auto& [own, tensor] : file_->tensors()) {
     if (own == "rope_freqs.weight") continue;  // the configuration has it
-    const std::string name = hugging_face_name(own);
+    if (config.mixture && add_experts(own, tensor, *config.mixture)) continue;
+    const std::string name = hugging_face_name(own, config.mixture);
     if (name.empty())
       throw Error(where() + " holds the tensor '" + shown_name(own) + "', which a " + config.architecture +
                   " does not have; this kind of model is not supported");
@@ -85,10 +109,36 @@ GgufTensors::GgufTensors(std::shared_ptr<const GgufFile> file, const ModelConfig
       throw Error(where() + ": tensor '" + own + "' is no matrix, but has the type " + tensor.type->name +
                   "; only matrices may be quantized: download it again");
     Entry e{own, tensor};
+    if (name.ends_with("shared_expert_gate.weight") && tensor.shape.rank() == 1) e.tensor.shape = {1, tensor.shape[0]};
     if (reorder && name.find("self_attn.q_proj.") != name.npos) e.heads = config.heads;
     if (reorder && name.find("self_attn.k_proj.") != name.npos) e.heads = config.kv_heads;
     entries_.emplace(name, std::move(e));
   }
+}
+
+bool GgufTensors::add_experts(const std::string& own, const GgufTensor& tensor, const MixtureConfig& mixture) {
+  const std::optional<NameOfLayer> parts = name_of_layer(own);
+  if (!parts || parts->end != ".weight") return false;
+  const std::pair<const char*, std::string> kinds[] = {
+      {"ffn_gate_exps", mixture.gate}, {"ffn_up_exps", mixture.up}, {"ffn_down_exps", mixture.down}};
+  const auto kind = std::ranges::find_if(kinds, [&](const auto& k) { return parts->middle == k.first; });
+  if (kind == std::end(kinds)) return false;
+  if (tensor.shape.rank() != 3 || tensor.shape[0] != mixture.experts)
+    throw Error(where() + ": tensor '" + own + "' has the shape " + tensor.shape.text() +
+                ", but must have a matrix of "
+                "each of the " +
+                std::to_string(mixture.experts) + " experts; download it again");
+  const std::uint64_t bytes = tensor.bytes / std::uint64_t(mixture.experts);
+  for (int e = 0; e < mixture.experts; ++e) {
+    GgufTensor matrix = tensor;
+    matrix.shape = {tensor.shape[1], tensor.shape[2]};
+    matrix.data = tensor.data + std::uint64_t(e) * bytes;
+    matrix.bytes = bytes;
+    entries_.emplace("model.layers." + parts->layer + "." + mixture.module + ".experts." + std::to_string(e) + "." +
+                         kind->second + ".weight",
+                     Entry{own, matrix});
+  }
+  return true;
 }
 
 std::vector<const WeightFormat*> GgufTensors::formats() const {

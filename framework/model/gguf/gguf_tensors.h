@@ -29,6 +29,8 @@ class GgufTensors : public TensorSource {
     GgufTensor tensor;
     int heads = 0;  // of q and k, whose rows are reordered; 0: rows are in order
   };
+  // Adds the matrices of all experts, which are one tensor in the file; false: it is none of those.
+  bool add_experts(const std::string& own, const GgufTensor& tensor, const MixtureConfig& mixture);
   const Entry& at(const std::string& name, const Shape& expected) const;
   Tensor dense(const Entry& entry) const;
   Weight quantized(const Entry& entry) const;

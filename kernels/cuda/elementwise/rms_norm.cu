@@ -89,4 +89,9 @@ Tensor CudaBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon)
   return rms_norm_as(*this, x, gain, epsilon, DType::f32);
 }
 
+Tensor CudaBackend::rms_norm_for(const Tensor& x, const Tensor& gain, float epsilon, const Weight& w) {
+  enter();
+  return rms_norm_as(*this, x, gain, epsilon, activation_type(w));
+}
+
 }  // namespace foretoken

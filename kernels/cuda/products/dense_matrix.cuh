@@ -14,6 +14,7 @@ class DenseMatrix final : public CudaMatrix {
       : matrix_(std::move(matrix)), routes_(backend, matrix_.dim(0), matrix_.dim(1), matrix_.dtype()) {}
 
   std::int64_t bytes() const override { return matrix_.bytes(); }
+  const Tensor& values() const { return matrix_; }
   DType type() const override { return matrix_.dtype(); }
   bool gates(CudaProducts& products, const ProductInput& input) const override;
   void multiply(CudaProducts& products, const ProductResult& result, const ProductInput& input) const override;

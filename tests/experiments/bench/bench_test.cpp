@@ -33,6 +33,12 @@ TEST(Bench, demo_shapes_are_those_of_its_config) {
   }
 }
 
+TEST(Bench, mixtures_of_experts_are_refused) {
+  ModelConfig mixture = ModelConfig::load("experiments/models/target");
+  mixture.mixture = MixtureConfig{.experts = 4, .used = 2, .width = 64};
+  EXPECT_TRUE(says(sentence_of([&] { shapes_of(mixture); }), "a mixture of experts", "--steps"));
+}
+
 nlohmann::json found_by(BenchOptions options) {
   ::testing::internal::CaptureStdout();
   options.json = true, options.repeats = 1, options.threads = 1;

@@ -42,5 +42,27 @@ TEST(List, ShowsEveryOption) {
   }
 }
 
+TEST(List, OfModelsNamesFamiliesAndShapes) {
+  const json models = json::parse(list_models(true));
+  EXPECT_EQ(models["architectures"].size(), 7u);
+  EXPECT_EQ(models["gguf"], json({"llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe"}));
+  const auto shape = [&](const std::string& name) {
+    for (const json& s : models["shapes"])
+      if (s["name"] == name) return s;
+    return json();
+  };
+  EXPECT_EQ(shape("llama-3.1-8b"),
+            (json{{"name", "llama-3.1-8b"}, {"architecture", "LlamaForCausalLM"}, {"parameters", 8.03}}));
+  EXPECT_EQ(shape("qwen3-30b-a3b"), (json{{"name", "qwen3-30b-a3b"},
+                                          {"architecture", "Qwen3MoeForCausalLM"},
+                                          {"parameters", 30.53},
+                                          {"parameters_used", 3.35},
+                                          {"experts", 128},
+                                          {"experts_used", 8}}));
+  const std::string text = list_models(false);
+  for (const json& s : models["shapes"]) EXPECT_TRUE(says(text, s["name"].get<std::string>() + ": "));
+  EXPECT_TRUE(says(text, "mixtral-8x7b: MixtralForCausalLM, 46.7 billion parameters", "2 of 8 experts", "qwen3moe"));
+}
+
 }  // namespace
 }  // namespace foretoken::test

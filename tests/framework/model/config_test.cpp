@@ -73,8 +73,10 @@ TEST_F(Config, NullIsAbsent) {
 
 TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
   EXPECT_EQ(load({{"architectures", "absent"}}).architecture, "LlamaForCausalLM");
-  EXPECT_TRUE(says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}),
-                   "'model_type' is \"gpt2\", but the supported ones are llama, mistral, qwen2, qwen3"));
+  EXPECT_TRUE(
+      says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}),
+           "'model_type' is \"gpt2\", but the supported ones are llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, "
+           "qwen3_moe"));
 }
 
 TEST_F(Config, DifferencesOfTheFamilies) {
@@ -115,6 +117,84 @@ TEST_F(Config, AbsentKeysHaveTheDefaultsOfTheFamily) {
     EXPECT_TRUE(says(refusal({{needed, "absent"}}), "has no '" + std::string(needed) + "'"));
 }
 
+TEST_F(Config, MixturesOfExperts) {
+  const json mixtral = {{"architectures", {"MixtralForCausalLM"}},
+                        {"num_local_experts", 4},
+                        {"num_experts_per_tok", 3},
+                        {"num_key_value_heads", 2},
+                        {"sliding_window", 64},
+                        {"router_jitter_noise", 0.1}};
+  const ModelConfig m = load(mixtral);
+  ASSERT_TRUE(m.mixture.has_value());
+  EXPECT_EQ(std::tuple(m.mixture->experts, m.mixture->used, m.mixture->width, m.mixture->shared_width),
+            std::tuple(4, 3, 128, 0));
+  EXPECT_EQ(std::tuple(m.mixture->renormalized, m.mixture->module, m.mixture->gate, m.window),
+            std::tuple(true, std::string("block_sparse_moe"), std::string("w1"), 64));
+
+  json qwen = {{"architectures", {"Qwen3MoeForCausalLM"}},
+               {"num_experts", 6},
+               {"num_experts_per_tok", 2},
+               {"num_key_value_heads", 2},
+               {"head_dim", 16},
+               {"moe_intermediate_size", 24},
+               {"num_hidden_layers", 6},
+               {"mlp_only_layers", {1, 3}},
+               {"decoder_sparse_step", 2}};
+  ModelConfig q = load(qwen);
+  ASSERT_TRUE(q.mixture.has_value());
+  EXPECT_EQ(std::tuple(q.mixture->experts, q.mixture->used, q.mixture->width, q.ffn, q.head_norms, q.qkv_bias),
+            std::tuple(6, 2, 24, 128, true, false));
+  EXPECT_FALSE(q.mixture->renormalized) << "norm_topk_prob is false where it is absent";
+  EXPECT_EQ(q.mixture->dense_layers, (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_FALSE(q.of_layer(3).mixture.has_value());
+  EXPECT_TRUE(q.of_layer(5).mixture.has_value());
+  qwen["norm_topk_prob"] = true;
+  qwen["num_experts"] = "absent";
+  qwen["num_local_experts"] = 7;
+  q = load(qwen);
+  EXPECT_EQ(std::tuple(q.mixture->experts, q.mixture->renormalized), std::tuple(7, true));
+  qwen["mlp_only_layers"] = {0, 1, 2, 3, 4, 5};
+  EXPECT_FALSE(load(qwen).mixture.has_value()) << "every layer is dense";
+
+  const json moe = {{"architectures", {"Qwen2MoeForCausalLM"}}, {"num_key_value_heads", 2}, {"mlp_bias", true}};
+  const ModelConfig d = load(moe);  // Transformers' defaults
+  EXPECT_EQ(std::tuple(d.mixture->experts, d.mixture->used, d.mixture->width, d.mixture->shared_width),
+            std::tuple(60, 4, 1408, 5632));
+  EXPECT_EQ(std::tuple(d.qkv_bias, d.out_bias, d.mlp_bias), std::tuple(true, false, false));
+  json unbiased = moe;
+  unbiased["qkv_bias"] = false;
+  EXPECT_FALSE(load(unbiased).qkv_bias);
+}
+
+TEST_F(Config, DefaultsOfMixturesOfExperts) {
+  const json few = {{"architectures", "absent"}, {"hidden_size", 1024}, {"num_attention_heads", 32}};
+  const auto of = [&](const char* type) {
+    json changes = few;
+    changes["model_type"] = type;
+    const ModelConfig m = load(changes);
+    return std::tuple(m.kv_heads, m.head_size, m.window, m.rope_theta, m.mixture->experts, m.mixture->used,
+                      m.mixture->width, m.mixture->shared_width);
+  };
+  EXPECT_EQ(of("mixtral"), std::tuple(8, 32, 0, 1e6, 8, 2, 128, 0));
+  EXPECT_EQ(of("qwen2_moe"), std::tuple(16, 32, 0, 1e4, 60, 4, 1408, 5632));
+  EXPECT_EQ(of("qwen3_moe"), std::tuple(4, 32, 0, 1e4, 128, 8, 768, 0));
+}
+
+TEST_F(Config, MixturesThatCannotBeAreRefusedByKey) {
+  const auto refused = [&](json changes) {
+    changes["architectures"] = {"Qwen3MoeForCausalLM"};
+    return refusal(changes);
+  };
+  EXPECT_TRUE(says(refused({{"num_experts", 4}, {"num_experts_per_tok", 5}}), "'num_experts_per_tok' is 5",
+                   "the model has 4 experts"));
+  EXPECT_TRUE(says(refused({{"num_experts", 0}}), "'num_experts'"));
+  EXPECT_TRUE(says(refused({{"mlp_only_layers", {2}}}), "'mlp_only_layers'", "numbers of the 2 layers"));
+  EXPECT_TRUE(says(refused({{"mlp_only_layers", "all"}}), "'mlp_only_layers'"));
+  EXPECT_TRUE(says(refused({{"decoder_sparse_step", 0}}), "'decoder_sparse_step'"));
+  EXPECT_TRUE(says(refused({{"use_sliding_window", true}}), "'use_sliding_window'"));
+  EXPECT_TRUE(says(refused({{"hidden_act", "gelu"}}), "'hidden_act'"));
+}
+
 TEST_F(Config, RopeScalingBeatsRopeParameters) {
   const ModelConfig m = load({{"rope_theta", 777.0},
                               {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}},
@@ -150,9 +230,9 @@ TEST_F(Config, EndOfSequenceOfGenerationConfig) {
 
 TEST_F(Config, WhatIsNotImplementedIsNamed) {
   const std::vector<std::pair<json, std::string>> cases = {
-      {{{"architectures", {"MixtralForCausalLM"}}},
-       "'architectures' is [\"MixtralForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
-       "Qwen2ForCausalLM, Qwen3ForCausalLM"},
+      {{{"architectures", {"GptOssForCausalLM"}}},
+       "'architectures' is [\"GptOssForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
+       "Qwen2ForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
       {{{"architectures", {"MistralForCausalLM"}}, {"num_key_value_heads", 4}, {"sliding_window", 0}},

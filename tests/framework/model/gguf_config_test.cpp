@@ -89,12 +89,15 @@ TEST_F(GgufConfig, IsReadFromMetadataAndNamesOfTensors) {
 }
 
 TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
-  EXPECT_TRUE(says(refusal(tiny().set("general.architecture", text_value("gemma3"))),
-                   "'general.architecture' is \"gemma3\", but the supported ones are llama, qwen2, qwen3"));
+  EXPECT_TRUE(
+      says(refusal(tiny().set("general.architecture", text_value("gemma3"))),
+           "'general.architecture' is \"gemma3\", but the supported ones are llama, qwen2, qwen3, qwen2moe, qwen3moe"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.logit_scale", f32_value(2))), "'llama.logit_scale' is 2", "not supported",
                    "choose a model without it"));
-  EXPECT_TRUE(says(refusal(tiny().set("llama.expert_count", u32_value(8))), "'llama.expert_count' is 8", "experts",
-                   "choose a dense model"));
+  EXPECT_TRUE(
+      says(refusal(tiny().set("llama.expert_count", u32_value(8))), "has no metadata 'llama.expert_used_count'"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.expert_gating_func", u32_value(2))), "'llama.expert_gating_func' is 2",
+                   "not supported"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.rope.scaling.type", text_value("yarn"))),
                    "'llama.rope.scaling.type' is \"yarn\"", "\"linear\"", "; choose a model"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.rope.dimension_count", u32_value(2))),
@@ -106,6 +109,34 @@ TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
     EXPECT_TRUE(
         says(refusal(g), "holds the tensor '" + std::string(name) + "', which a LlamaForCausalLM does not have"));
   }
+}
+
+// A layer without a router is dense.
+TEST_F(GgufConfig, MixturesOfExperts) {
+  const auto mixture = [](std::uint32_t experts, std::uint32_t used, std::uint64_t stored) {
+    GgufBytes g = tiny();
+    g.set("llama.expert_count", u32_value(experts)).set("llama.expert_used_count", u32_value(used));
+    const auto add = [&](const std::string& name, const std::vector<std::uint64_t>& dims) {
+      std::uint64_t bytes = 4;
+      for (const std::uint64_t d : dims) bytes *= d;
+      g.append("blk.0." + name + ".weight", dims, 0, std::string(bytes, '\0'));
+    };
+    if (stored == 0) return g;
+    add("ffn_gate_inp", {8, experts});
+    for (const char* name : {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}) add(name, {8, 8, stored});
+    return g;
+  };
+  const ModelConfig c = config(mixture(5, 2, 5));
+  ASSERT_TRUE(c.mixture.has_value());
+  EXPECT_EQ(c.architecture, "MixtralForCausalLM");
+  EXPECT_EQ(std::tuple(c.mixture->experts, c.mixture->used, c.mixture->width, c.mixture->shared_width),
+            std::tuple(5, 2, 8, 0));
+  EXPECT_TRUE(c.mixture->renormalized && c.mixture->dense_layers.empty());
+  EXPECT_TRUE(says(refusal(mixture(5, 2, 5)), "does not use", "mlp.down_proj")) << "the dense matrices are there too";
+  EXPECT_EQ(config(mixture(5, 2, 0)).mixture->dense_layers, std::vector<int>{0});
+  EXPECT_TRUE(says(refusal(mixture(5, 6, 5)), "'llama.expert_used_count' is 6", "the model has 5 experts"));
+  EXPECT_TRUE(says(refusal(mixture(5, 2, 4)), "ffn_", "[4, 8, 8]", "each of the 5 experts"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.expert_count", u32_value(1u << 20))), "'llama.expert_count'"));
 }
 
 TEST_F(GgufConfig, FaultySizes) {

@@ -49,12 +49,15 @@ TEST(TinyModels, AreOfEveryKindThatIsSupported) {
     const ModelConfig m = ModelConfig::load(kTinyModels / name);
     of[m.architecture] += 1, of["a sliding window"] += m.window > 0, of["biases of q, k, v"] += m.qkv_bias,
         of["norms of heads"] += m.head_norms;
+    of["experts"] += m.mixture.has_value(), of["dense layers among experts"] += m.mixture && !m.of_layer(0).mixture;
+    of["a shared expert"] += m.mixture && m.mixture->shared_width > 0,
+        of["shares that are not renormalized"] += m.mixture && !m.mixture->renormalized;
     of["one head of keys"] += m.kv_heads == 1 && m.heads > 1,
         of["a head size that is no power of two"] += (m.head_size & (m.head_size - 1)) != 0;
     of["linear rope"] += m.rope_scaling.kind == RopeScaling::Kind::linear,
         of["Llama 3's rope"] += m.rope_scaling.kind == RopeScaling::Kind::llama3;
   }
-  EXPECT_EQ(of.size(), 11u);  // four architectures and the seven kinds above
+  EXPECT_EQ(of.size(), 18u);  // seven architectures and the eleven kinds above
   for (const auto& [kind, models] : of) EXPECT_GT(models, 0) << kind;
 }
 

@@ -41,6 +41,28 @@ class Races : public ::testing::Test {
   }
 };
 
+TEST_F(Races, experts) {
+  for (const bool codes : {false, true}) {
+    const auto experts = [&](std::int64_t out, std::int64_t in, unsigned seed) {
+      std::vector<Weight> all;
+      for (unsigned e = 0; e < 6; ++e) {
+        const Weight w = random_weight(out, in, DType::bf16, seed + e);
+        all.push_back(cuda->prepare(codes ? quantize(w, formats::int4()) : w));
+      }
+      return cuda->group_experts(std::move(all));
+    };
+    const ExpertWeights gate_up = experts(2 * 128, 256, 1), back = experts(256, 128, 20);
+    for (const int rows : {1, 12, 40, 70}) {
+      const Tensor h = up(random_tensor({rows, 256}, 3)), logits = up(random_tensor({rows, 6}, 4));
+      twice(std::to_string(rows) + " rows", [&] {
+        const Tensor x = up(random_tensor({rows, 256}, 5));
+        cuda->expert_feed_forward(x, h, cuda->route(logits, 2, true), gate_up, back);
+        return x;
+      });
+    }
+  }
+}
+
 TEST_F(Races, products) {
   for (const auto& [out, in] : {std::pair{96, 256},
                                 {256, 1024},

@@ -115,6 +115,19 @@ TEST(SharedMemory, streamed_products_fit_on_every_gpu) {
   EXPECT_LE(kExactBytes, kStaticLimit);
 }
 
+TEST(SharedMemory, grouped_products_have_at_least_two_stages_on_every_gpu) {
+  constexpr std::int64_t kLargestCell = 1024 + 8 * 8 * 12;  // 8 bits, all parts of a scale for each 16 inputs
+  for (const Gpu& gpu : kGpus)
+    for (const std::int64_t cell : {std::int64_t(0), std::int64_t(528), kLargestCell})
+      for (const std::int64_t rows : {8, 16, 64}) {
+        const std::int64_t stage = grouped_stage_bytes(cell, rows);
+        const int stages = grouped_stages(stage, gpu.limit);
+        EXPECT_GE(stages, kFewestGroupedStages) << gpu.capability << ", cells of " << cell << ", rows " << rows;
+        EXPECT_LE(stages * stage + kGroupedStaticBytes, gpu.limit);
+      }
+  EXPECT_LE(kRouteBytes, kStaticLimit);
+}
+
 TEST(SharedMemory, rows_of_every_vocabulary_in_use_fit_on_every_gpu) {
   for (const Gpu& gpu : kGpus)
     for (const std::int64_t vocab : {32000, 128256, 151936, 202048, 262208, 400000})
@@ -139,6 +152,8 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"distributions/cuda_lane.cuh", 2},     // crew_bytes, kMostCrewStaticBytes
       {"distributions/distributions.cu", 2},  // the same
       {"distributions/rank.cu", 2},           // the same
+      {"experts/grouped_kernel.cuh", 2},      // grouped_stage_bytes, kGroupedStaticBytes
+      {"experts/route.cu", 1},                // kRouteBytes
       {"elementwise/rms_norm.cu", 2},         // kNormBytes, kNormRowsBytes
       {"products/coded_tile.cu", 3},          // CodedTileSize
       {"products/exact_product.cu", 1},       // kExactBytes

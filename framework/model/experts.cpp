@@ -1,0 +1,89 @@
+// A feed-forward by experts: Mixtral (Jiang et al. 2024, arXiv 2401.04088), Qwen3-MoE (2505.09388), and Qwen2-MoE
+// (2407.10671), which has a shared expert beside those that are chosen.
+#include "framework/model/feed_forward.h"
+
+namespace foretoken {
+namespace {
+
+// The modules of a mixture in a checkpoint.
+struct ExpertModules {
+  const MixtureConfig& m;
+  std::string module;  // "model.layers.3.mlp"
+
+  ExpertModules(const ModelConfig& c, const std::string& prefix) : m(*c.mixture), module(prefix + m.module) {}
+  std::string router() const { return module + ".gate"; }
+  std::string shared() const { return module + ".shared_expert"; }
+  std::string shared_gate() const { return module + ".shared_expert_gate"; }
+  std::string of(int expert, const std::string& matrix) const {
+    return module + ".experts." + std::to_string(expert) + "." + matrix;
+  }
+  // Of every expert the modules of these matrices.
+  std::vector<std::vector<std::string>> of_all(const std::vector<std::string>& matrices) const {
+    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(m.experts));
+    for (int e = 0; e < m.experts; ++e)
+      for (const std::string& matrix : matrices) all[std::size_t(e)].push_back(of(e, matrix));
+    return all;
+  }
+};
+
+class ExpertFeedForward final : public FeedForward {
+ public:
+  ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
+      : epsilon_(float(c.norm_epsilon)), used_(c.mixture->used), renormalized_(c.mixture->renormalized) {
+    const ExpertModules modules(c, prefix);
+    norm_ = load.vector(prefix + "post_attention_layernorm.weight");
+    router_ = load.unrounded(modules.router());
+    gate_up_ = load.experts(modules.of_all({modules.m.gate, modules.m.up}));
+    down_ = load.experts(modules.of_all({modules.m.down}));
+    if (modules.m.shared_width == 0) return;
+    shared_ = GatedProducts(load, modules.shared());
+    shared_gate_ = load.unrounded(modules.shared_gate());
+  }
+
+  void add_to(Backend& b, const Tensor& x) const override {
+    const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
+    const Routing routing = b.route(b.linear(h, router_), used_, renormalized_);
+    b.expert_feed_forward(x, h, routing, gate_up_, down_);
+    if (shared_gate_) b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
+  }
+
+  std::int64_t bytes() const override {
+    return router_.bytes() + expert_bytes() + (shared_gate_ ? shared_.bytes() + shared_gate_.bytes() : 0);
+  }
+  std::int64_t expert_bytes() const override { return gate_up_.bytes() + down_.bytes(); }
+
+ private:
+  float epsilon_;
+  int used_;
+  bool renormalized_;
+  Tensor norm_;            // f32 [width]
+  Weight router_;          // [experts, width]
+  ExpertWeights gate_up_;  // [2 hidden, width] of each
+  ExpertWeights down_;     // [width, hidden] of each
+  GatedProducts shared_;   // of the shared expert
+  Weight shared_gate_;     // [1, width]; absent without a shared expert
+};
+
+}  // namespace
+
+std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std::string& prefix) {
+  const ExpertModules modules(c, prefix);
+  const MixtureConfig& m = modules.m;
+  std::map<std::string, Shape> all;
+  all[modules.router() + ".weight"] = {m.experts, c.width};
+  for (int e = 0; e < m.experts; ++e) {
+    for (const std::string& matrix : {m.gate, m.up}) all[modules.of(e, matrix) + ".weight"] = {m.width, c.width};
+    all[modules.of(e, m.down) + ".weight"] = {c.width, m.width};
+  }
+  if (m.shared_width == 0) return all;
+  all.merge(GatedProducts::tensors(modules.shared(), c.width, m.shared_width, false));
+  all[modules.shared_gate() + ".weight"] = {1, c.width};
+  return all;
+}
+
+std::shared_ptr<const FeedForward> load_experts(const WeightLoader& load, const ModelConfig& c,
+                                                const std::string& prefix) {
+  return std::make_shared<const ExpertFeedForward>(load, c, prefix);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,194 @@
+// route: of each row the `used` greatest of its logits, the lowest among equals, with their shares of the softmax over
+// all; then all pairs by expert. logits f32 [rows, experts]. Bytes: rows * (4 experts + 12 used) and pairs * 8. A warp
+// chooses for a row; one block groups, so that the order within an expert is that of the pairs. Up to 64 rows are one
+// kernel.
+#include "kernels/cuda/cuda_backend.cuh"
+#include "kernels/cuda/elementwise/elementwise.cuh"
+#include "kernels/cuda/shared_memory.h"
+
+namespace foretoken {
+namespace {
+
+constexpr int kRouteThreads = 1024, kRouteWarps = kRouteThreads / 32, kAtOnce = 64;
+constexpr unsigned kAll = 0xffffffffu;
+
+struct Route {
+  const float* logits;
+  std::int64_t stride;
+  int rows, experts, used;
+  bool renormalized;
+  int* chosen;    // [rows, used]
+  float* shares;  // [rows, used]
+  int *pairs, *offsets, *touched;
+};
+
+// kEach: logits of a lane, at most: expert lane + 32 i.
+template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
+  constexpr float kInfinity = __builtin_huge_valf();
+  float v[kEach];
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    v[i] = lane + 32 * i < a.experts ? __ldcg(a.logits + row * a.stride + lane + 32 * i) : -kInfinity;
+  const auto key = [](float x) { return isnan(x) ? kInfinity : x; };
+  float peak = 0, before = kInfinity, kept = 0;
+  int expert = -1;
+  for (int j = 0; j < a.used; ++j) {
+    // The best of those behind the last choice in the order.
+    float best = -kInfinity, raw = 0;
+    int at = 0x7fffffff;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int e = lane + 32 * i;
+      const float k = key(v[i]);
+      const bool behind = e < a.experts && (k < before || (k == before && e > expert));
+      if (behind && (at == 0x7fffffff || k > best)) {
+        best = k;
+        at = e;
+        raw = v[i];
+      }
+    }
+    for (int step = 16; step > 0; step /= 2) {
+      const float other = __shfl_xor_sync(kAll, best, step), other_raw = __shfl_xor_sync(kAll, raw, step);
+      const int other_at = __shfl_xor_sync(kAll, at, step);
+      const bool better =
+          other_at != 0x7fffffff && (at == 0x7fffffff || other > best || (other == best && other_at < at));
+      if (better) {
+        best = other;
+        at = other_at;
+        raw = other_raw;
+      }
+    }
+    before = best;
+    expert = at;
+    if (j == 0) peak = raw;
+    kept += expf(raw - peak);
+    if (lane == 0) {
+      a.chosen[row * a.used + j] = at;
+      a.shares[row * a.used + j] = expf(raw - peak);
+    }
+  }
+  float mass = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (lane + 32 * i < a.experts) mass += expf(v[i] - peak);
+  for (int step = 16; step > 0; step /= 2) mass += __shfl_xor_sync(kAll, mass, step);
+  if (lane == 0)
+    for (int j = 0; j < a.used; ++j) a.shares[row * a.used + j] /= a.renormalized ? kept : mass;
+}
+
+__device__ void choose_any(const Route& a, int row, int lane) {
+  if (a.experts <= 128)
+    choose<4>(a, row, lane);
+  else if (a.experts <= 512)
+    choose<16>(a, row, lane);
+  else
+    choose<128>(a, row, lane);
+}
+
+// All threads of one block. A warp counts, and then places, the pairs of every 32nd expert.
+__device__ void group(const Route& a) {
+  __shared__ int counts[kMostRoutedExperts], ids[kRoutedIds];
+  static_assert(sizeof counts + sizeof ids == kRouteBytes);
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, count = a.rows * a.used;
+  const bool near = count <= kRoutedIds;
+  for (int p = int(threadIdx.x); near && p < count; p += kRouteThreads) ids[p] = __ldcg(a.chosen + p);
+  __syncthreads();
+  const auto of = [&](int p) { return p >= count ? -1 : near ? ids[p] : __ldcg(a.chosen + p); };
+  for (int e = warp; e < a.experts; e += kRouteWarps) {
+    int n = 0;
+#pragma unroll 4
+    for (int p = 0; p < count; p += 32) n += __popc(__ballot_sync(kAll, of(p + lane) == e));
+    if (lane == 0) counts[e] = n;
+  }
+  __syncthreads();
+  if (warp == 0) {
+    int sum = 0, touched = 0;
+    for (int first = 0; first < a.experts; first += 32) {
+      const int e = first + lane, n = e < a.experts ? counts[e] : 0;
+      int through = n;
+      for (int step = 1; step < 32; step *= 2) {
+        const int other = __shfl_up_sync(kAll, through, step);
+        if (lane >= step) through += other;
+      }
+      const unsigned some = __ballot_sync(kAll, n > 0);
+      if (e < a.experts) a.offsets[e] = counts[e] = sum + through - n;
+      if (n > 0) a.touched[touched + __popc(some & ((1u << lane) - 1))] = e;
+      sum += __shfl_sync(kAll, through, 31);
+      touched += __popc(some);
+    }
+    if (lane == 0) a.offsets[a.experts] = sum;
+    for (int i = touched + lane; i < a.experts; i += 32) a.touched[i] = -1;
+  }
+  __syncthreads();
+  for (int e = warp; e < a.experts; e += kRouteWarps) {
+    int at = counts[e];
+#pragma unroll 4
+    for (int p = 0; p < count; p += 32) {
+      const bool here = of(p + lane) == e;
+      const unsigned some = __ballot_sync(kAll, here);
+      if (here) a.pairs[at + __popc(some & ((1u << lane) - 1))] = p + lane;
+      at += __popc(some);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kRouteThreads) route_kernel(Route a) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  for (int row = int(threadIdx.x) / 32; row < a.rows; row += kRouteWarps) choose_any(a, row, int(threadIdx.x) % 32);
+  __syncthreads();
+  group(a);
+}
+
+__global__ void __launch_bounds__(256) choose_kernel(Route a) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  const int row = int(blockIdx.x) * 8 + int(threadIdx.x) / 32;
+  if (row < a.rows) choose_any(a, row, int(threadIdx.x) % 32);
+}
+
+__global__ void __launch_bounds__(kRouteThreads) group_kernel(Route a) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  group(a);
+}
+
+}  // namespace
+
+Routing CudaBackend::route(const Tensor& logits, int used, bool renormalized) {
+  enter();
+  expect_route(logits, used);
+  expect_width("route", logits, logits.dim(1));
+  const std::int64_t rows = logits.dim(0), experts = logits.dim(1);
+  if (experts > kMostRoutedExperts)
+    throw Error("cuda: route of " + std::to_string(experts) + " experts; at most " +
+                std::to_string(kMostRoutedExperts) + " are supported");
+  const Routing r{.experts = int(experts),
+                  .used = used,
+                  .chosen = allocate({rows, used}, DType::i32),
+                  .shares = allocate({rows, used}, DType::f32),
+                  .pairs = allocate({rows * used}, DType::i32),
+                  .offsets = allocate({experts + 1}, DType::i32),
+                  .touched = allocate({experts}, DType::i32)};
+  const Route a{.logits = logits.data<float>(),
+                .stride = logits.row_stride(),
+                .rows = int(rows),
+                .experts = int(experts),
+                .used = used,
+                .renormalized = renormalized,
+                .chosen = r.chosen.data<int>(),
+                .shares = r.shares.data<float>(),
+                .pairs = r.pairs.data<int>(),
+                .offsets = r.offsets.data<int>(),
+                .touched = r.touched.data<int>()};
+  const Grid one{dim3(1), kRouteThreads, 0, 1, dependent_launch()};
+  if (rows <= kAtOnce) {
+    launch_kernel("route", stream_, one, route_kernel, a);
+    return r;
+  }
+  launch_kernel("route", stream_, {dim3(blocks_for(rows, 8)), 256, 0, 1, dependent_launch()}, choose_kernel, a);
+  launch_kernel("route", stream_, one, group_kernel, a);
+  return r;
+}
+
+}  // namespace foretoken

@@ -60,7 +60,7 @@ BlockHead::BlockHead(Backend& backend, const BlockFiles& files, const Ends& ends
     of_before_ = load.one("markov_head.markov_w1"), to_logits_ = load.one("markov_head.markov_w2");
   draw_only(backend, files.drawn);
   files.expect_all_read();
-  info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+  count_weights(info_, load, form_.layer, layers_);
 }
 
 // Rows with states read what makes keys and values of them; those of a block read all but fc and the correction, which

@@ -84,7 +84,7 @@ EagleHead::EagleHead(Backend& backend, const EagleFiles& files, const Ends& ends
   norm_output_ = form_.norm_output;
   draw_only(backend, files.drawn);
   files.expect_all_read();
-  info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+  count_weights(info_, load, form_.layer, layers_);
 }
 
 void EagleHead::load_states(const WeightLoader& load) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "drafters/heads/state_head.h"
 #include "kernels/error.h"
 
 namespace foretoken {
@@ -28,7 +29,7 @@ HydraHead::HydraHead(Backend& backend, const HydraFiles& files, const Ends& ends
     norm_ = load.vector("norm.weight"), epsilon_ = float(c.norm_epsilon);
     frequencies_ = backend.upload(Tensor::host_copy<float>(c.rope_frequencies(), DType::f32));
   }
-  info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+  count_weights(info_, load, files.layer, layers_);
 }
 
 std::int64_t HydraHead::read_bytes_of(int k) const {

@@ -61,7 +61,8 @@ KangarooHead::KangarooHead(Backend& backend, const KangarooFiles& files, const E
   layers_.emplace_back(load, files.layer, "layers.0.");
   norm_ = load.vector("norm.weight");
   files.expect_all_read();
-  info_.skip = 0, info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+  info_.skip = 0;
+  count_weights(info_, load, files.layer, layers_);
 }
 
 Tensor KangarooHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv) const {

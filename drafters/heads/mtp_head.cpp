@@ -122,7 +122,7 @@ MtpHead::MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, cons
   norm_ = load.vector("norm.weight"), norm_output_ = true;
   layers_.emplace_back(load, files.layer, "layers.0.");
   draw_only(backend, files.drawn);
-  info_.weight_bytes = load.bytes(), info_.table_bytes = 0;
+  count_weights(info_, load, files.layer, layers_);
 }
 
 Tensor MtpHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv) const {

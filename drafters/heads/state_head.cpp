@@ -17,6 +17,13 @@ StateHead::StateHead(Backend& backend, const ModelConfig& c, const Ends& ends, c
   frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
 }
 
+void count_weights(ModelInfo& info, const WeightLoader& load, const ModelConfig& layer,
+                   std::span<const DecoderLayer> layers) {
+  info.weight_bytes = load.bytes(), info.table_bytes = 0;
+  info.expert_bytes = 0, info.used_experts = layer.mixture ? double(layer.mixture->used) / layer.mixture->experts : 1;
+  for (const DecoderLayer& l : layers) info.expert_bytes += l.expert_bytes();
+}
+
 void StateHead::draw_only(Backend& backend, int rows) {
   if (rows == 0) return;
   if (!head_) head_ = ends_.head, shares_head_ = true;

@@ -2,14 +2,20 @@
 // states, and turn it into logits of the target's vocabulary and features for the next level. This module must not know
 // how the stream is made.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
 #include "framework/model/config.h"
+#include "framework/model/decoder_layer.h"
 #include "framework/model/model.h"
 #include "framework/model/weight_loader.h"
 
 namespace foretoken {
+
+// What a head's forwards read of its own weights, once all are loaded, in the place of what `info` has of the target.
+void count_weights(ModelInfo& info, const WeightLoader& load, const ModelConfig& layer,
+                   std::span<const DecoderLayer> layers);
 
 class StateHead : public Model {
  public:

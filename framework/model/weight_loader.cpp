@@ -9,6 +9,7 @@
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 #include "kernels/formats/activations/activation_format.h"
+#include "kernels/out_of_memory.h"
 
 namespace foretoken {
 namespace {
@@ -124,8 +125,10 @@ ExpertWeights WeightLoader::experts(const std::vector<std::vector<std::string>>&
   for (const std::vector<std::string>& expert : names) {
     std::vector<Weight> parts = stacked(expert, dtype_);
     if (parts.size() > 1)
-      throw Error(tensors_.where() + ": '" + expert.front() + "' and '" + expert.back() +
-                  "' are stored in different formats, which is not supported for experts; set dtype to bf16");
+      throw Error(
+          tensors_.where() + ": '" + expert.front() + "' and '" + expert.back() +
+          "' are stored in different formats or with different scales of their inputs, which is not supported for "
+          "experts; set dtype to bf16");
     all.push_back(std::move(parts.front()));
   }
   const auto bytes = [&] {
@@ -138,6 +141,8 @@ ExpertWeights WeightLoader::experts(const std::vector<std::vector<std::string>>&
     ExpertWeights experts = backend_.group_experts(std::move(all));
     bytes_ += experts.bytes();
     return experts;
+  } catch (const OutOfMemory&) {
+    throw;  // who catches it has a remedy
   } catch (const Error& e) {
     throw Error(tensors_.where() + ": '" + names.front().front() + "' and those of the other experts: " + e.what());
   }

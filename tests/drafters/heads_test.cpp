@@ -34,6 +34,20 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Heads,
                                          "medusa1", "medusa2", "medusa_legacy", "hydra", "hydra_prefix", "kangaroo"),
                          [](const auto& instance) { return std::string(instance.param); });
 
+// Of a target that is a mixture of experts.
+TEST(EagleHeads, ReadTheirOwnWeightsAlone) {
+  HeadByHand by_hand(make_reference_backend());
+  ModelInfo target = by_hand.models.target->info();
+  target.expert_bytes = target.weight_bytes / 2;
+  target.used_experts = 0.25;
+  const Ends& ends = by_hand.host.ends();
+  const EagleFiles eagle = open_eagle(directory_of_golden("eagle3"), 3, target, true);
+  const HydraFiles hydra = open_hydra(directory_of_golden("hydra"), target, ends.epsilon);
+  EXPECT_EQ(EagleHead(*by_hand.backend, eagle, ends, target, "f32").info().spared_bytes(1), 0);
+  EXPECT_EQ(HydraHead(*by_hand.backend, hydra, ends, target, "f32").info().spared_bytes(1), 0);
+  EXPECT_GT(target.spared_bytes(1), 0);
+}
+
 TEST(EagleFiles, OfAnotherGenerationNameItsDrafter) {
   HeadByHand by_hand(make_reference_backend());
   const ModelInfo& target = by_hand.models.target->info();

@@ -79,12 +79,15 @@ void read_experts(const GgufFile& file, const GgufFamily& family, const std::str
   x.used = m.integer(used, 1, kMostGgufExperts);
   if (x.used > x.experts) m.refuse(used, "the model has " + std::to_string(x.experts) + " experts" + kConvertAgain);
   x.width = family.architecture ? m.integer_or(width, 1, kGreatest, c.ffn) : m.integer(width, 1, kGreatest);
-  if (file.tensors().contains("blk.0.ffn_gate_inp_shexp.weight"))
-    x.shared_width = m.integer_or(prefix + "expert_shared_feed_forward_length", 1, kGreatest, c.ffn);
   x.renormalized = family.renormalized;
   if (family.architecture) x.name_as_mixtral();
-  for (int l = 0; l < c.layers; ++l)
-    if (!file.tensors().contains("blk." + std::to_string(l) + ".ffn_gate_inp.weight")) x.dense_layers.push_back(l);
+  bool shared = false;
+  for (int l = 0; l < c.layers; ++l) {
+    const std::string router = "blk." + std::to_string(l) + ".ffn_gate_inp";
+    if (!file.tensors().contains(router + ".weight")) x.dense_layers.push_back(l);
+    shared = shared || file.tensors().contains(router + "_shexp.weight");
+  }
+  if (shared) x.shared_width = m.integer_or(prefix + "expert_shared_feed_forward_length", 1, kGreatest, c.ffn);
   c.architecture = family.mixture;
   c.mixture = x;
 }

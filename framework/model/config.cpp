@@ -180,6 +180,8 @@ void read_experts(const Fields& config, const Family& family, ModelConfig& m) {
   const char* count = config.has(e.count) ? e.count : kMixtral.count;
   x.experts = config.integer_or(count, 1, kMostExperts, e.experts);
   x.used = config.integer_or("num_experts_per_tok", 1, kMostExperts, e.used);
+  if (std::int64_t(x.experts) * m.layers > MixtureConfig::kMost)
+    config.refuse(count, "that times num_hidden_layers is beyond any model");
   if (x.used > x.experts)
     config.refuse("num_experts_per_tok", "the model has " + std::to_string(x.experts) + " experts");
   x.width = e.hidden > 0 ? config.integer_or(e.width, 1, kMost, e.hidden) : config.integer(e.width, 1, kMost);

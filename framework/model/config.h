@@ -31,6 +31,8 @@ struct SmallModel {
 // A feed-forward of which each row uses some experts (Shazeer et al. 2017, arXiv 1701.06538): a gate [experts, width]
 // gives the row a logit for each, and those of the greatest share of their softmax are used.
 struct MixtureConfig {
+  static constexpr int kMost = 1 << 18;  // of the experts of all layers together
+
   int experts = 0, used = 0;  // num_experts (num_local_experts); num_experts_per_tok
   int width = 0;              // hidden units of an expert
   // Of one more expert, which every row uses, times the sigmoid of a gate of its own (Qwen2-MoE); 0: there is none.

@@ -77,6 +77,8 @@ void read_experts(const GgufFile& file, const GgufFamily& family, const std::str
   MixtureConfig x;
   x.experts = m.integer(count, 1, kMostGgufExperts);
   x.used = m.integer(used, 1, kMostGgufExperts);
+  if (std::int64_t(x.experts) * c.layers > MixtureConfig::kMost)
+    m.refuse(count, std::string("that times block_count is beyond any model") + kConvertAgain);
   if (x.used > x.experts) m.refuse(used, "the model has " + std::to_string(x.experts) + " experts" + kConvertAgain);
   x.width = family.architecture ? m.integer_or(width, 1, kGreatest, c.ffn) : m.integer(width, 1, kGreatest);
   x.renormalized = family.renormalized;

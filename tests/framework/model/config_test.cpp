@@ -188,6 +188,8 @@ TEST_F(Config, MixturesThatCannotBeAreRefusedByKey) {
   EXPECT_TRUE(says(refused({{"num_experts", 4}, {"num_experts_per_tok", 5}}), "'num_experts_per_tok' is 5",
                    "the model has 4 experts"));
   EXPECT_TRUE(says(refused({{"num_experts", 0}}), "'num_experts'"));
+  EXPECT_TRUE(
+      says(refused({{"num_experts", 4096}, {"num_hidden_layers", 65}}), "'num_experts' is 4096", "beyond any model"));
   EXPECT_TRUE(says(refused({{"mlp_only_layers", {2}}}), "'mlp_only_layers'", "numbers of the 2 layers"));
   EXPECT_TRUE(says(refused({{"mlp_only_layers", "all"}}), "'mlp_only_layers'"));
   EXPECT_TRUE(says(refused({{"decoder_sparse_step", 0}}), "'decoder_sparse_step'"));

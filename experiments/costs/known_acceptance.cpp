@@ -46,15 +46,18 @@ struct Seen {
   double levels = 0, asked = 0;         // drafted in all, and asked for where the output's end left room
 };
 
-// Rounds that reached a level: those that tested it. Of a drafter that finds nothing in some rounds those that accepted
-// the level before, since no draft is as good as a rejected one.
+// Rounds that reached a level of `length` levels that were asked for: those that tested it. Of a drafter that finds
+// nothing in some rounds those that accepted the level before, since no draft is as good as a rejected one. Counts end
+// at the deepest level that has one.
 void add_counts(Seen& seen, int prompt, double rounds, const std::vector<long>& tested,
-                const std::vector<long>& accepted, bool always) {
+                const std::vector<long>& accepted, int length, bool always) {
   Counts& counts = seen.prompts[prompt];
   add(counts.accepted, accepted);
   if (always) return add(counts.reached, tested);
-  grow(counts.reached, accepted.size());
-  for (std::size_t i = 0; i < accepted.size(); ++i) counts.reached[i] += i == 0 ? rounds : double(accepted[i - 1]);
+  grow(counts.reached, std::size_t(length));
+  counts.reached[0] += std::max(0.0, rounds);
+  for (std::size_t i = 1; i < std::size_t(length); ++i)
+    counts.reached[i] += i <= accepted.size() ? double(accepted[i - 1]) : 0;
 }
 
 double ended_of(const SideRecord& side) {
@@ -72,13 +75,17 @@ void add_levels(Seen& seen, const SideRecord& side, int length, double tokens) {
   seen.asked += rounds * length * (1 - std::min(length / tokens, 1.0) / 2);
 }
 
-void add_side(Seen& seen, const SideRecord& side, bool always) {
+void add_side(Seen& seen, const SideRecord& side, int length, bool always) {
   const bool by_request =
       std::ranges::all_of(side.requests, [](const RequestRecord& r) { return r.tested_at && r.accepted_at; });
   if (!by_request || side.requests.empty())
-    return add_counts(seen, -1, double(side.rounds) - ended_of(side), side.tested_at, side.accepted_at, always);
+    return add_counts(seen, -1, double(side.rounds) - ended_of(side), side.tested_at, side.accepted_at, length, always);
+  // Requests do not say which of them had a last round without room; one that ended by its limit has one at most.
+  const auto full = [](const RequestRecord& r) { return r.finish == "length"; };
+  const auto limited = std::ranges::count_if(side.requests, full);
+  const double ended = limited > 0 ? std::min(1.0, ended_of(side) / double(limited)) : 0;
   for (const RequestRecord& r : side.requests)
-    add_counts(seen, r.prompt, double(r.rounds), *r.tested_at, *r.accepted_at, always);
+    add_counts(seen, r.prompt, double(r.rounds) - (full(r) ? ended : 0), *r.tested_at, *r.accepted_at, length, always);
 }
 
 KnownAcceptance acceptance_in(const std::vector<const Result*>& results, const std::string& file) {
@@ -89,7 +96,7 @@ KnownAcceptance acceptance_in(const std::vector<const Result*>& results, const s
                  r->run.value("/workload/max_new_tokens"_json_pointer, 1e9));
   const bool always = seen.levels >= kAlways * seen.asked;
   for (const Result* r : results)
-    for (const Alternation& repeat : r->repeats) add_side(seen, repeat.speculative, always);
+    for (const Alternation& repeat : r->repeats) add_side(seen, repeat.speculative, int(fixed_length(r->run)), always);
   std::vector<Counts> prompts;
   for (const auto& [number, counts] : seen.prompts) prompts.push_back(counts);
   std::vector<double> drafted{1};

@@ -96,6 +96,25 @@ TEST_F(ResultsFile, DraftersThatDoNotAlwaysDraftAreKnownByRounds) {
   EXPECT_DOUBLE_EQ(rates.accept_at(1), 24.0 / 48);
 }
 
+// Counts of a request end at its deepest accepted level, and are empty where there is none; its last round may have had
+// no room for a draft.
+TEST_F(ResultsFile, RoundsAndLevelsWithoutSuccessCountToo) {
+  json line = test::swept_line("ngram", 2, 0, 1, 1.5);
+  for (json& repeat : line["repeats"]) {
+    json& side = repeat["speculative"];
+    side.update({{"drafted_at", {40, 20}}, {"tested_at", {36, 18}}, {"accepted_at", {18}}});
+    side["no_draft"] = {{"nothing", 74}, {"end", 6}};
+    for (json& request : side["requests"]) {
+      const bool first = request["prompt"] == 0;
+      request["tested_at"] = first ? json{18, 18} : json::array();
+      request["accepted_at"] = first ? json{18} : json::array();
+    }
+  }
+  const RoundRates rates = AcceptanceSource::read(written({line})).of(made(line).run)->rates(0);
+  EXPECT_DOUBLE_EQ(rates.accept_at(0), 18.0 / (120 - 6));
+  EXPECT_EQ(rates.accept_at(1), 0);
+}
+
 TEST_F(ResultsFile, ResultsOfAnotherPairAreRefused) {
   const std::string file = written({test::swept_line("ngram", 2, 0, 1, 1.5)});
   const json run = made(test::swept_line("draft_model", 2, 0, 1, 1.5)).run;

@@ -71,8 +71,10 @@ Prediction prediction_of(const json& run, std::span<const PredictedRequest> requ
   const conformance::Models models = conformance::table_models({.vocab = 2});
   conformance::BareHost bare(backend, models, registries);
   const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
-  const auto policy = registries.policies.make(registries.policies.with_paths(run.at("policy"), find), bare.host);
-  return predicted(costs, requests, run.at("engine").at("batch").get<int>(), *policy, acceptance);
+  const json policy = registries.policies.with_paths(run.at("policy"), find);
+  return predicted(
+      costs, requests, run.at("engine").at("batch").get<int>(),
+      [&] { return registries.policies.make(policy, bare.host); }, acceptance);
 }
 
 PredictedCell predict(const json& run, const json& axes, const CostsFile& costs, const AcceptanceSource& acceptance,

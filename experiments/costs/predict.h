@@ -22,7 +22,7 @@ struct PredictedCell {
 };
 
 // An Error where nothing can be predicted of a complete run: costs of another target or drafter, or of none; an open
-// loop; a policy that learns, or ends drafts by their confidence.
+// loop; a policy that learns, or ends drafts by their confidence. Policies that follow past rounds are simulated.
 void expect_predictable(const nlohmann::json& run, const CostsFile& costs, const Registries& registries);
 
 // What a complete run serves. An Error where that holds later turns, whose prompts are outputs.

@@ -50,11 +50,12 @@ std::vector<PredictedRequest> predicted_requests(const json& run, Workbench& ben
   return found;
 }
 
-void expect_predictable(const json& run, const CostsFile& costs, const Registries& registries) {
+void expect_predictable(const json& run, const CostsFile& costs, const Registries& registries,
+                        const std::filesystem::path& beside) {
   expect_pair(pair_in(costs), run, costs.file);
   if (const std::string key = rate_key_of(run); !key.empty())
     throw Error("an open loop ('" + key + "') has no speedup to predict");
-  const PolicyTraits policy = registries.policies.traits(run.at("policy"), ModelInfo());
+  const PolicyTraits policy = registries.policies.traits(policy_of(run, registries, beside), ModelInfo());
   if (policy.learns)
     throw Error("the policy '" + run.at("policy").at("name").get<std::string>() +
                 "' chooses lengths by what it measures, so nothing is known before");
@@ -70,8 +71,7 @@ Prediction prediction_of(const json& run, std::span<const PredictedRequest> requ
   ReferenceBackend backend;
   const conformance::Models models = conformance::table_models({.vocab = 2});
   conformance::BareHost bare(backend, models, registries);
-  const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
-  const json policy = registries.policies.with_paths(run.at("policy"), find);
+  const json policy = policy_of(run, registries, beside);
   return predicted(
       costs, requests, run.at("engine").at("batch").get<int>(),
       [&] { return registries.policies.make(policy, bare.host); }, acceptance);
@@ -81,7 +81,7 @@ PredictedCell predict(const json& run, const json& axes, const CostsFile& costs,
                       Workbench& bench, const std::filesystem::path& beside) {
   PredictedCell cell{.run = run, .axes = axes};
   cell.refusal = failure_of([&] {
-    expect_predictable(run, costs, bench.registries());
+    expect_predictable(run, costs, bench.registries(), beside);
     const std::optional<KnownAcceptance> known = acceptance.of(run);
     cell.prediction = prediction_of(run, predicted_requests(run, bench, beside), costs.costs, known ? &*known : nullptr,
                                     bench, beside);

@@ -127,7 +127,7 @@ Tuned predicted_lengths(const PredictedLengthsOptions& from, const TuneOptions& 
   Workbench bench(from.plugins);
   bench.load_plugins(document, beside);
   const json run = with_chain(ground_of(expand(document, from.set, bench.registries(), file.string())), 1, 1);
-  expect_predictable(run, costs, bench.registries());
+  expect_predictable(run, costs, bench.registries(), beside);
   const std::optional<KnownAcceptance> known = acceptance.of(run);
   if (!known) throw Error("no length can be chosen where nothing is known of acceptance; give --acceptance");
   const LengthPredictor predictor(run, costs, *known, bench, beside);

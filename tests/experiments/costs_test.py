@@ -83,6 +83,10 @@ class Costs(InFolder):
             other = {**BASE, "policy": policy, "drafter": {"name": "ngram"}}
             self.refused("run", self.write("other.json", other), "--quiet", lines=lines, words=[
                 "'/drafter/name'", "these models"])
+            key = "file" if "file" in policy else "costs"
+            inline = {**policy, key: json.loads((self.here / policy[key]).read_text())}
+            self.refused("run", self.write("other.json", {**other, "policy": inline}), "--quiet", lines=lines, words=[
+                f"the option '{key}' of the policy '{policy['name']}'", "'/drafter/name'", "these models"])
 
     def costs_of_rows(self, name, seconds, **more):
         """A file of costs: what a step takes by its rows; drafting takes next to nothing."""
@@ -119,6 +123,27 @@ class Costs(InFolder):
                                           "policy": {"name": "table", "file": "policy.json"}})
         cell = json.loads(self.done("predict", table, "--costs", mixed, "--acceptance", "0.8", "--json"))["cells"][0]
         self.assertLess(abs(cell["speedup"]["value"] / speedup - 1), 0.05, f"of {length} levels")
+
+    def test_a_policys_file_is_beside_the_run_and_of_its_pair(self):
+        (self.here / "there").mkdir()
+        lengths = {"lengths": [[1, 3]], "drafter": BASE["drafter"]}
+        self.write("there/policy.json", lengths)
+        policy = {"name": "table", "file": "policy.json"}
+        run = self.write("there/run.json", {**BASE, "policy": policy})
+        costs = self.costs_of_rows("costs.json", lambda rows: 0.01)
+        given = ("--costs", costs, "--acceptance", "1", "--json")
+        self.assertGreater(json.loads(self.done("predict", run, *given))["cells"][0]["tau"]["value"], 3)
+        found = json.loads(self.done("calibrate", run, "--seconds", "4", "--batches", "1", "--contexts", "48",
+                                     "--quiet", "--json"))
+        self.assertEqual({s["depth"] for s in found["steps"]}, {0, 1, 2, 3}, "up to the longest of the file")
+        for name, file in (("policy.json", "policy.json"), ("the option 'file'", lengths)):
+            other = self.write("there/other.json", {**BASE, "drafter": {"name": "ngram"},
+                                                    "policy": {**policy, "file": file}})
+            status, out, err = self.run_it("predict", other, *given)
+            self.assertEqual(status, 1, err)
+            sentence = json.loads(out)["cells"][0]["error"]
+            self.assertIn(name, sentence)
+            self.assertIn("'/drafter/name'", sentence)
 
     def test_lengths_cannot_be_predicted_from_bad_input(self):
         run = self.write("run.json", BASE)

@@ -106,7 +106,9 @@ json programs_json(const std::vector<PredictedCell>& cells, const Axes& axes, co
 
 std::string note_of_table(const std::vector<PredictedCell>& cells, const CostsFile& costs, bool compare) {
   std::string note = "Predicted for " + costs.machine() + " from " + costs.file + ".";
-  note += percent_pair("Error of its step times by cross-validation", costs.costs.cross_validation());
+  const CostError error = costs.costs.cross_validation();
+  note += std::isnan(error.median) ? " Error of its step times: not known, from so few steps."
+                                   : percent_pair("Error of its step times by cross-validation", error);
   if (std::ranges::any_of(cells, [](const PredictedCell& c) { return c.prediction.beyond; }))
     note += " beyond: the run has larger steps than those that were measured.";
   if (!compare) return note;

@@ -224,7 +224,8 @@ Prediction predicted(const CostModel& costs, std::span<const PredictedRequest> r
   p.beyond = whole.beyond || plain.beyond;
   if (!acceptance) return p;
   const CostError error = costs.cross_validation();
-  const double deviation = std::isnan(error.median) ? 0 : kNormalOfMedian * error.median;
+  const bool known_error = !std::isnan(error.median);
+  const double deviation = known_error ? kNormalOfMedian * error.median : 0;
   std::vector<double> tau, speedup, speed;
   PredictedSide sum;
   for (std::uint32_t k = 1; k <= kResamplesOfRuns; ++k) {
@@ -241,6 +242,10 @@ Prediction predicted(const CostModel& costs, std::span<const PredictedRequest> r
   p.tau = interval_over(sum.tokens / sum.rounds, std::move(tau));
   p.tokens_per_second = interval_over(sum.tokens_per_second(), std::move(speed));
   p.speedup = interval_over(sum.tokens_per_second() / plain.tokens_per_second(), std::move(speedup));
+  if (!known_error) {
+    p.tokens_per_second = Interval::of(p.tokens_per_second.value);
+    p.speedup = Interval::of(p.speedup.value);
+  }
   return p;
 }
 

@@ -48,6 +48,7 @@ using FreshPolicy = std::function<std::unique_ptr<LengthPolicy>()>;
 
 // Over 200 resamples of the prompts whose acceptance is known, of the draws of acceptance, and of the error of the
 // costs: each side's times are off by a factor of its own, whose median deviation is that of the cross-validation.
+// Where costs of so few steps have none, bounds of speedup and tokens per second are unknown.
 // Without `acceptance` tau, speedup and tokens per second are unknown.
 Prediction predicted(const CostModel& costs, std::span<const PredictedRequest> requests, int slots,
                      const FreshPolicy& policy, const KnownAcceptance* acceptance);

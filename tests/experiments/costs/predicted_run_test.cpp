@@ -178,6 +178,23 @@ TEST(Predictions, SayWhichAcceptanceBreaksEven) {
   EXPECT_NEAR(predicted(costs, longer, 1, two, &known).speedup.value, 1, 0.02);
 }
 
+TEST(Predictions, OfCostsWithoutAnErrorHaveNoBoundsOfTimes) {
+  std::vector<CostedStep> two = costs_by_hand().steps();
+  two.resize(2);
+  const CostModel costs(two, {});
+  ASSERT_TRUE(std::isnan(costs.cross_validation().median));
+  const KnownAcceptance half({0.5});
+  const Prediction p = predicted(costs, kOne, 1, chains(1), &half);
+  EXPECT_TRUE(p.tau.bounded());
+  EXPECT_TRUE(p.speedup.known());
+  EXPECT_FALSE(p.speedup.bounded());
+  EXPECT_TRUE(p.tokens_per_second.known());
+  EXPECT_FALSE(p.tokens_per_second.bounded());
+  PredictedCell cell{.run = test::run("draft_model", 1), .axes = nlohmann::json::object(), .prediction = p};
+  const std::string text = prediction_report({cell}, {"F", costs.document(), costs}, {});
+  EXPECT_NE(text.find("Error of its step times: not known, from so few steps."), std::string::npos) << text;
+}
+
 TEST(Predictions, AreHeldAgainstWhatWasMeasured) {
   std::vector<PredictedCell> cells;
   for (const double value : {1.6, 1.76, 2.4}) {

@@ -61,6 +61,11 @@ void expect_predictable(const json& run, const CostsFile& costs, const Registrie
                 "' chooses lengths by what it measures, so nothing is known before");
   if (policy.most.confidence > 0)
     throw Error("the policy ends drafts by their confidence, of which neither rates nor results say how often");
+  const int nodes = policy.most.or_root().nodes, batch = run.at("engine").at("batch"),
+            rows = run.at("engine").at("step_rows");
+  if (rows != 0 && rows < batch * std::int64_t(nodes))
+    throw Error("'/engine/step_rows' is " + std::to_string(rows) + ", which cuts drafts of " + std::to_string(nodes) +
+                " nodes in a batch of " + std::to_string(batch) + ", and cut ones are not predicted; set it to 0");
   if (!costs.costs.drafts() && policy.most.depth > 0)
     throw Error(costs.file + " has no step with a draft; calibrate with the drafter");
 }

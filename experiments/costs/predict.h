@@ -22,8 +22,8 @@ struct PredictedCell {
 };
 
 // An Error where nothing can be predicted of a complete run: costs, or a file of the policy, of another target or
-// drafter; costs of no draft; an open loop; a policy that learns, or ends drafts by their confidence. Policies that
-// follow past rounds are simulated.
+// drafter; costs of no draft; an open loop; a policy that learns, or ends drafts by their confidence; steps with too
+// few rows for its largest drafts. Policies that follow past rounds are simulated.
 void expect_predictable(const nlohmann::json& run, const CostsFile& costs, const Registries& registries,
                         const std::filesystem::path& beside);
 

@@ -131,9 +131,10 @@ Tuned predicted_lengths(const PredictedLengthsOptions& from, const TuneOptions& 
   const std::optional<KnownAcceptance> known = acceptance.of(run);
   if (!known) throw Error("no length can be chosen where nothing is known of acceptance; give --acceptance");
   const LengthPredictor predictor(run, costs, *known, bench, beside);
-  const std::vector<int> lengths = lengths_to_try(from, costs.costs);
+  const std::vector<int> lengths = lengths_to_try(from, costs.costs), batches = batches_of(from, costs.costs);
+  expect_predictable(with_chain(run, batches.back(), lengths.back()), costs, bench.registries(), beside);
   std::vector<TunedChoice> choices;
-  for (const int batch : batches_of(from, costs.costs)) choices.push_back(predictor.best(batch, lengths));
+  for (const int batch : batches) choices.push_back(predictor.best(batch, lengths));
   const bool beyond = std::ranges::any_of(choices, [](const TunedChoice& c) { return c.fastest.beyond; });
   return tuned_of(choices, origin_of_predicted(run, costs, from, beyond), options);
 }

@@ -159,6 +159,13 @@ class Costs(InFolder):
         self.refused("tune", run, "--costs", costs, "--acceptance", "2", words=["--acceptance '2'"])
         self.refused("tune", run, "--costs", run, "--acceptance", "1", words=["step costs", "foretoken calibrate"])
         self.refused("tune", run, *given, "--out", run, words=["is no file of foretoken tune"])
+        narrow = self.write("narrow.json", {**BASE, "engine": {**BASE["engine"], "step_rows": 20}})
+        self.refused("tune", narrow, *given, words=["'/engine/step_rows' is 20", "9 nodes in a batch of 4", "set it to 0"])
+        self.assertEqual(len(self.tuned(narrow, costs, "--batches", "1,2")["lengths"]), 2)
+        status, out, _ = self.run_it("predict", narrow, *given, "--set", "/engine/batch=7", "--json")
+        self.assertEqual(status, 1)
+        self.assertIn("which cuts drafts of 3 nodes in a batch of 7", json.loads(out)["cells"][0]["error"])
+        self.done("predict", narrow, *given, "--set", "/engine/batch=6")
         several = self.write("several.json", {"base": BASE, "axes": {"/sampling/temperature": [0, 1]}})
         self.refused("tune", several, *given, words=["differ in /sampling/temperature", "--set"])
         for wrong in (("--costs", costs), ("--acceptance", "0.8"), ("--batches", "1"), ("--set", "/a=1"),

@@ -103,15 +103,17 @@ class LengthPredictor {
 
 TunedOrigin origin_of_predicted(const json& run, const CostsFile& costs, const PredictedLengthsOptions& from,
                                 bool beyond) {
+  json members{{"machine", costs.machine()},
+               {"version", kVersion},
+               {"commit", kCommit},
+               {"made_from", {{"costs", from.costs}, {"acceptance", from.acceptance}, {"run", from.file}}}};
+  if (const json differ = costs.differences(run); !differ.empty()) members["costs_differ"] = differ;
   return {.run = run,
-          .members = {{"machine", costs.machine()},
-                      {"version", kVersion},
-                      {"commit", kCommit},
-                      {"made_from", {{"costs", from.costs}, {"acceptance", from.acceptance}, {"run", from.file}}}},
+          .members = std::move(members),
           .length = "the shortest whose predicted speedup is within 2 % of the fastest one's",
           .candidates = "lengths that were compared",
           .note = "Predicted for " + costs.machine() + " from " + costs.file + ", with the acceptance " +
-                  from.acceptance + ", and not measured." +
+                  from.acceptance + ", and not measured." + costs.differences_text({run}) +
                   (beyond ? " ~: of larger steps than those whose costs are known." : "")};
 }
 

@@ -145,6 +145,23 @@ class Costs(InFolder):
             self.assertIn(name, sentence)
             self.assertIn("'/drafter/name'", sentence)
 
+    def test_what_the_costs_say_of_other_runs_is_named(self):
+        run = self.write("run.json", BASE)
+        verifier = {"name": "naive_sampling", "an_option": 1}
+        costs = self.costs_of_rows("costs.json", lambda rows: 0.01, engine={"device": "cpu", "threads": 3},
+                                   sampling={"temperature": 1, "seed": 7}, verifier=verifier)
+        given = ("--costs", costs, "--acceptance", "0.8")
+        cell = json.loads(self.done("predict", run, *given, "--json"))["cells"][0]
+        found = {one["key"]: (one["costs"], one["run"]) for one in cell["costs_differ"]}
+        self.assertEqual(found, {"/engine/threads": (3, 1), "/sampling/temperature": (1, 0),
+                                 "/verifier/name": ("naive_sampling", cell["run"]["verifier"]["name"])})
+        self.assertEqual(self.tuned(run, costs, "--batches", "1")["costs_differ"], cell["costs_differ"])
+        for command in ("predict", "tune"):
+            text = " ".join(self.done(command, run, *given, "--markdown").split())
+            self.assertIn("'/engine/threads' is 3 in the costs, and 1 here.", text)
+        same = self.costs_of_rows("same.json", lambda rows: 0.01, engine={"threads": 1})
+        self.assertNotIn("costs_differ", self.tuned(run, same, "--batches", "1"))
+
     def test_lengths_cannot_be_predicted_from_bad_input(self):
         run = self.write("run.json", BASE)
         costs = self.costs_of_rows("costs.json", lambda rows: 0.01)
@@ -160,7 +177,8 @@ class Costs(InFolder):
         self.refused("tune", run, "--costs", run, "--acceptance", "1", words=["step costs", "foretoken calibrate"])
         self.refused("tune", run, *given, "--out", run, words=["is no file of foretoken tune"])
         narrow = self.write("narrow.json", {**BASE, "engine": {**BASE["engine"], "step_rows": 20}})
-        self.refused("tune", narrow, *given, words=["'/engine/step_rows' is 20", "9 nodes in a batch of 4", "set it to 0"])
+        self.refused("tune", narrow, *given, words=[
+            "'/engine/step_rows' is 20", "9 nodes in a batch of 4", "set it to 0"])
         self.assertEqual(len(self.tuned(narrow, costs, "--batches", "1,2")["lengths"]), 2)
         status, out, _ = self.run_it("predict", narrow, *given, "--set", "/engine/batch=7", "--json")
         self.assertEqual(status, 1)

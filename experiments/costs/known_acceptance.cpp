@@ -29,15 +29,19 @@ void add(std::vector<double>& to, const std::vector<long>& counts) {
 }
 
 // What must agree for drafts to be accepted alike.
-json accepted_alike(const json& run) {
+json accepted_alike(const json& run, const Budget& most) {
   json found = pair_of(run);
   found["verifier"] = run.at("verifier");
   for (const char* key : {"temperature", "top_k", "top_p", "min_p"})
     found["sampling"][key] = run.at("sampling").value(key, json());
-  const json policy = run.value("policy", json::object());
-  const json nodes = policy.value("nodes", json()), width = policy.value("width", json(1));
-  found["chain"] = nodes.is_null() && width == 1;
+  found["nodes"] = most.nodes > most.depth + 1 ? json(most.nodes) : json("of a chain");
   return found;
+}
+
+Budget budget_of_fixed(const json& run) {
+  const int length = int(fixed_length(run));
+  const json nodes = run.at("policy").value("nodes", json());
+  return {nodes.is_null() ? length + 1 : nodes.get<int>(), length};
 }
 
 struct Seen {
@@ -174,10 +178,10 @@ AcceptanceSource AcceptanceSource::read(const std::string& given) {
   return source;
 }
 
-std::optional<KnownAcceptance> AcceptanceSource::of(const json& run) const {
+std::optional<KnownAcceptance> AcceptanceSource::of(const json& run, const Budget& most) const {
   if (given_) return given_;
   if (file_.empty()) return std::nullopt;
-  const json wanted = accepted_alike(run);
+  const json wanted = accepted_alike(run, most);
   const auto other = [&](const json& has) {
     const json changes = json::diff(has, wanted);
     return changes.empty() ? std::string() : changes.front().at("path").get<std::string>();
@@ -189,12 +193,13 @@ std::optional<KnownAcceptance> AcceptanceSource::of(const json& run) const {
     const json policy = result->run.value("policy", json::object());
     if (policy.value("name", "") != "fixed" || !policy.value("confidence", json()).is_null()) continue;
     if (fixed_length(result->run) == 0) continue;
-    at = other(accepted_alike(result->run));
+    at = other(accepted_alike(result->run, budget_of_fixed(result->run)));
     if (at.empty()) alike.push_back(result);
   }
   if (alike.empty())
     throw Error(file_ + " has no run of the policy 'fixed' like this one" +
-                (at.empty() ? "" : "; the last differs in " + at) + ": drafter, verifier and sampling must be equal");
+                (at.empty() ? "" : "; the last differs in " + at) +
+                ": drafter, verifier, sampling and the nodes of trees must be equal");
   return acceptance_in(alike, file_);
 }
 

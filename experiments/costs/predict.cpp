@@ -50,8 +50,8 @@ std::vector<PredictedRequest> predicted_requests(const json& run, Workbench& ben
   return found;
 }
 
-void expect_predictable(const json& run, const CostsFile& costs, const Registries& registries,
-                        const std::filesystem::path& beside) {
+Budget expect_predictable(const json& run, const CostsFile& costs, const Registries& registries,
+                          const std::filesystem::path& beside) {
   expect_pair(pair_in(costs), run, costs.file);
   if (const std::string key = rate_key_of(run); !key.empty())
     throw Error("an open loop ('" + key + "') has no speedup to predict");
@@ -68,6 +68,7 @@ void expect_predictable(const json& run, const CostsFile& costs, const Registrie
                 " nodes in a batch of " + std::to_string(batch) + ", and cut ones are not predicted; set it to 0");
   if (!costs.costs.drafts() && policy.most.depth > 0)
     throw Error(costs.file + " has no step with a draft; calibrate with the drafter");
+  return policy.most.or_root();
 }
 
 Prediction prediction_of(const json& run, std::span<const PredictedRequest> requests, const CostModel& costs,
@@ -86,8 +87,8 @@ PredictedCell predict(const json& run, const json& axes, const CostsFile& costs,
                       Workbench& bench, const std::filesystem::path& beside) {
   PredictedCell cell{.run = run, .axes = axes};
   cell.refusal = failure_of([&] {
-    expect_predictable(run, costs, bench.registries(), beside);
-    const std::optional<KnownAcceptance> known = acceptance.of(run);
+    const Budget most = expect_predictable(run, costs, bench.registries(), beside);
+    const std::optional<KnownAcceptance> known = acceptance.of(run, most);
     cell.prediction = prediction_of(run, predicted_requests(run, bench, beside), costs.costs, known ? &*known : nullptr,
                                     bench, beside);
   });

@@ -129,8 +129,8 @@ Tuned predicted_lengths(const PredictedLengthsOptions& from, const TuneOptions& 
   Workbench bench(from.plugins);
   bench.load_plugins(document, beside);
   const json run = with_chain(ground_of(expand(document, from.set, bench.registries(), file.string())), 1, 1);
-  expect_predictable(run, costs, bench.registries(), beside);
-  const std::optional<KnownAcceptance> known = acceptance.of(run);
+  const std::optional<KnownAcceptance> known =
+      acceptance.of(run, expect_predictable(run, costs, bench.registries(), beside));
   if (!known) throw Error("no length can be chosen where nothing is known of acceptance; give --acceptance");
   const LengthPredictor predictor(run, costs, *known, bench, beside);
   const std::vector<int> lengths = lengths_to_try(from, costs.costs), batches = batches_of(from, costs.costs);

@@ -47,7 +47,12 @@ CostedStep costed_step_of(const json& value, const std::string& where) {
   s.steps = f.integer_or("steps", 1, std::numeric_limits<int>::max(), 1);
   if (s.shape.depth > 0 && !f.has("draft_seconds"))
     throw Error(where + ": a step with a \"depth\" above 0 needs its \"draft_seconds\"");
+  if (s.shape.depth == 0 && s.draft_seconds > 0)
+    throw Error(where +
+                ": a step with the \"depth\" 0 drafts nothing; take out its \"draft_seconds\", or give its depth");
   if (s.shape.rows < s.shape.batch) f.refuse("rows", "every sequence of the \"batch\" has a row");
+  if (s.shape.depth == 0 && s.shape.rows > s.shape.batch)
+    f.refuse("rows", "a step with the \"depth\" 0 has as many as the \"batch\"; give the depth of its draft");
   if (!(s.draft_seconds < s.seconds)) f.refuse("seconds", "it must be more than \"draft_seconds\", a part of it");
   return s;
 }

@@ -232,10 +232,13 @@ json calibrated_together(const json& run) {
 }
 
 // The largest of each run; of trees, as their levels are wide.
-std::vector<Budget> budgets_of(const std::vector<Run>& runs, const std::vector<int>& lengths, Workbench& bench) {
+std::vector<Budget> budgets_of(const std::vector<Run>& runs, const std::vector<int>& lengths, Workbench& bench,
+                               const std::filesystem::path& beside) {
   int longest = 0, width = 1;
   for (const Run& run : runs) {
-    const Budget most = bench.registries().policies.traits(run.document.at("policy"), ModelInfo()).most.or_root();
+    const json policy = bench.registries().policies.with_paths(
+        run.document.at("policy"), [&](const std::string& path) { return locate(path, beside).string(); });
+    const Budget most = bench.registries().policies.traits(policy, ModelInfo()).most.or_root();
     longest = std::max(longest, most.depth);
     if (most.depth > 0) width = std::max(width, (most.nodes - 2) / most.depth + 1);
   }
@@ -270,7 +273,7 @@ CalibrationPlan calibration_plan(const std::vector<Run>& runs, const Calibration
   std::set<int> contexts{kShort, std::min(kLong, positions / 2)};
   if (!choice.contexts.empty()) contexts = {choice.contexts.begin(), choice.contexts.end()};
   plan.contexts = sorted(contexts);
-  plan.budgets = budgets_of(runs, choice.lengths, bench);
+  plan.budgets = budgets_of(runs, choice.lengths, bench, beside);
   if (plan.contexts.back() + kMostTokens / 4 + plan.budgets.back().depth > positions)
     throw Error("a context of " + std::to_string(plan.contexts.back()) + " tokens leaves no room to decode in the " +
                 std::to_string(positions) + " positions of the target; give a smaller one to --contexts");

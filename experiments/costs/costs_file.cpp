@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "experiments/quantize/safetensors_file.h"
 #include "experiments/report/machine.h"
@@ -49,6 +50,32 @@ CostsFile CostsFile::read(const std::string& file) {
   json document = read_json(path);
   CostModel costs = CostModel::read(document, file);
   return {file, std::move(document), std::move(costs)};
+}
+
+json CostsFile::differences(const json& run) const {
+  json found = json::array();
+  for (const char* part : {"verifier", "sampling", "engine"}) {
+    const json here = document.value(part, json()), there = run.value(part, json());
+    if (!here.is_object() || !there.is_object()) continue;
+    const bool renamed = here.contains("name") && there.contains("name") && here["name"] != there["name"];
+    for (const auto& [key, value] : here.items()) {
+      if (key == "seed" || key == "samples" || (renamed && key != "name")) continue;  // options follow from the name
+      if (there.contains(key) && there[key] != value)
+        found.push_back({{"key", std::string("/") + part + "/" + key}, {"costs", value}, {"run", there[key]}});
+    }
+  }
+  return found;
+}
+
+std::string CostsFile::differences_text(const std::vector<json>& runs) const {
+  std::set<std::string> sentences;
+  for (const json& run : runs)
+    for (const json& one : differences(run))
+      sentences.insert(" '" + one["key"].get<std::string>() + "' is " + shown(one["costs"]) + " in the costs, and " +
+                       shown(one["run"]) + " here.");
+  std::string text;
+  for (const std::string& sentence : sentences) text += sentence;
+  return text;
 }
 
 std::string CostsFile::machine() const {

@@ -2,6 +2,7 @@
 // not know how steps are measured.
 #pragma once
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,12 @@ struct CostsFile {
   static CostsFile read(const std::string& file);
   // "NVIDIA H200", "a CPU, 2 threads", or the file's "source"; for tables.
   std::string machine() const;
+  // What the file says of verifier, sampling and engine and the run has otherwise, but for seeds and samples, which
+  // step times do not depend on: [{"key": "/engine/threads", "costs": 1, "run": 2}].
+  nlohmann::json differences(const nlohmann::json& run) const;
+  // These of all runs, each once, as sentences that begin with a space: " '/engine/threads' is 1 in the costs, and 2
+  // here."
+  std::string differences_text(const std::vector<nlohmann::json>& runs) const;
 };
 
 }  // namespace foretoken

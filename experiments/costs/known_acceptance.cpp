@@ -29,15 +29,19 @@ void add(std::vector<double>& to, const std::vector<long>& counts) {
 }
 
 // What must agree for drafts to be accepted alike.
-json accepted_alike(const json& run) {
+json accepted_alike(const json& run, const Budget& most) {
   json found = pair_of(run);
   found["verifier"] = run.at("verifier");
   for (const char* key : {"temperature", "top_k", "top_p", "min_p"})
     found["sampling"][key] = run.at("sampling").value(key, json());
-  const json policy = run.value("policy", json::object());
-  const json nodes = policy.value("nodes", json()), width = policy.value("width", json(1));
-  found["chain"] = nodes.is_null() && width == 1;
+  found["nodes"] = most.nodes > most.depth + 1 ? json(most.nodes) : json("of a chain");
   return found;
+}
+
+Budget budget_of_fixed(const json& run) {
+  const int length = int(fixed_length(run));
+  const json nodes = run.at("policy").value("nodes", json());
+  return {nodes.is_null() ? length + 1 : nodes.get<int>(), length};
 }
 
 struct Seen {
@@ -46,15 +50,18 @@ struct Seen {
   double levels = 0, asked = 0;         // drafted in all, and asked for where the output's end left room
 };
 
-// Rounds that reached a level: those that tested it. Of a drafter that finds nothing in some rounds those that accepted
-// the level before, since no draft is as good as a rejected one.
+// Rounds that reached a level of `length` levels that were asked for: those that tested it. Of a drafter that finds
+// nothing in some rounds those that accepted the level before, since no draft is as good as a rejected one. Counts end
+// at the deepest level that has one.
 void add_counts(Seen& seen, int prompt, double rounds, const std::vector<long>& tested,
-                const std::vector<long>& accepted, bool always) {
+                const std::vector<long>& accepted, int length, bool always) {
   Counts& counts = seen.prompts[prompt];
   add(counts.accepted, accepted);
   if (always) return add(counts.reached, tested);
-  grow(counts.reached, accepted.size());
-  for (std::size_t i = 0; i < accepted.size(); ++i) counts.reached[i] += i == 0 ? rounds : double(accepted[i - 1]);
+  grow(counts.reached, std::size_t(length));
+  counts.reached[0] += std::max(0.0, rounds);
+  for (std::size_t i = 1; i < std::size_t(length); ++i)
+    counts.reached[i] += i <= accepted.size() ? double(accepted[i - 1]) : 0;
 }
 
 double ended_of(const SideRecord& side) {
@@ -72,13 +79,17 @@ void add_levels(Seen& seen, const SideRecord& side, int length, double tokens) {
   seen.asked += rounds * length * (1 - std::min(length / tokens, 1.0) / 2);
 }
 
-void add_side(Seen& seen, const SideRecord& side, bool always) {
+void add_side(Seen& seen, const SideRecord& side, int length, bool always) {
   const bool by_request =
       std::ranges::all_of(side.requests, [](const RequestRecord& r) { return r.tested_at && r.accepted_at; });
   if (!by_request || side.requests.empty())
-    return add_counts(seen, -1, double(side.rounds) - ended_of(side), side.tested_at, side.accepted_at, always);
+    return add_counts(seen, -1, double(side.rounds) - ended_of(side), side.tested_at, side.accepted_at, length, always);
+  // Requests do not say which of them had a last round without room; one that ended by its limit has one at most.
+  const auto full = [](const RequestRecord& r) { return r.finish == "length"; };
+  const auto limited = std::ranges::count_if(side.requests, full);
+  const double ended = limited > 0 ? std::min(1.0, ended_of(side) / double(limited)) : 0;
   for (const RequestRecord& r : side.requests)
-    add_counts(seen, r.prompt, double(r.rounds), *r.tested_at, *r.accepted_at, always);
+    add_counts(seen, r.prompt, double(r.rounds) - (full(r) ? ended : 0), *r.tested_at, *r.accepted_at, length, always);
 }
 
 KnownAcceptance acceptance_in(const std::vector<const Result*>& results, const std::string& file) {
@@ -89,7 +100,7 @@ KnownAcceptance acceptance_in(const std::vector<const Result*>& results, const s
                  r->run.value("/workload/max_new_tokens"_json_pointer, 1e9));
   const bool always = seen.levels >= kAlways * seen.asked;
   for (const Result* r : results)
-    for (const Alternation& repeat : r->repeats) add_side(seen, repeat.speculative, always);
+    for (const Alternation& repeat : r->repeats) add_side(seen, repeat.speculative, int(fixed_length(r->run)), always);
   std::vector<Counts> prompts;
   for (const auto& [number, counts] : seen.prompts) prompts.push_back(counts);
   std::vector<double> drafted{1};
@@ -167,10 +178,10 @@ AcceptanceSource AcceptanceSource::read(const std::string& given) {
   return source;
 }
 
-std::optional<KnownAcceptance> AcceptanceSource::of(const json& run) const {
+std::optional<KnownAcceptance> AcceptanceSource::of(const json& run, const Budget& most) const {
   if (given_) return given_;
   if (file_.empty()) return std::nullopt;
-  const json wanted = accepted_alike(run);
+  const json wanted = accepted_alike(run, most);
   const auto other = [&](const json& has) {
     const json changes = json::diff(has, wanted);
     return changes.empty() ? std::string() : changes.front().at("path").get<std::string>();
@@ -182,12 +193,13 @@ std::optional<KnownAcceptance> AcceptanceSource::of(const json& run) const {
     const json policy = result->run.value("policy", json::object());
     if (policy.value("name", "") != "fixed" || !policy.value("confidence", json()).is_null()) continue;
     if (fixed_length(result->run) == 0) continue;
-    at = other(accepted_alike(result->run));
+    at = other(accepted_alike(result->run, budget_of_fixed(result->run)));
     if (at.empty()) alike.push_back(result);
   }
   if (alike.empty())
     throw Error(file_ + " has no run of the policy 'fixed' like this one" +
-                (at.empty() ? "" : "; the last differs in " + at) + ": drafter, verifier and sampling must be equal");
+                (at.empty() ? "" : "; the last differs in " + at) +
+                ": drafter, verifier, sampling and the nodes of trees must be equal");
   return acceptance_in(alike, file_);
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/result.h"
+#include "framework/decode/draft_tree.h"
 
 namespace foretoken {
 
@@ -50,12 +51,14 @@ class KnownAcceptance {
 class AcceptanceSource {
  public:
   // A number from 0 to 1, or several for the levels, "0.8,0.7,0.6"; or a file of results, in which runs of the same
-  // target, drafter, verifier, sampling and width of trees are counted together, whatever their batch and length.
+  // target, drafter, verifier and sampling, and of chains or of trees of as many nodes, are counted together, whatever
+  // their batch and length.
   // Empty: nothing is known. Anything else is an Error.
   static AcceptanceSource read(const std::string& given);
 
-  // None where nothing is known; an Error where the file has nothing of such a run.
-  std::optional<KnownAcceptance> of(const nlohmann::json& run) const;
+  // `most`: the largest budget of the run's policy. None where nothing is known; an Error where the file has nothing of
+  // such a run.
+  std::optional<KnownAcceptance> of(const nlohmann::json& run, const Budget& most) const;
 
  private:
   std::optional<KnownAcceptance> given_;

@@ -50,18 +50,25 @@ std::vector<PredictedRequest> predicted_requests(const json& run, Workbench& ben
   return found;
 }
 
-void expect_predictable(const json& run, const CostsFile& costs, const Registries& registries) {
+Budget expect_predictable(const json& run, const CostsFile& costs, const Registries& registries,
+                          const std::filesystem::path& beside) {
   expect_pair(pair_in(costs), run, costs.file);
   if (const std::string key = rate_key_of(run); !key.empty())
     throw Error("an open loop ('" + key + "') has no speedup to predict");
-  const PolicyTraits policy = registries.policies.traits(run.at("policy"), ModelInfo());
+  const PolicyTraits policy = registries.policies.traits(policy_of(run, registries, beside), ModelInfo());
   if (policy.learns)
     throw Error("the policy '" + run.at("policy").at("name").get<std::string>() +
                 "' chooses lengths by what it measures, so nothing is known before");
   if (policy.most.confidence > 0)
     throw Error("the policy ends drafts by their confidence, of which neither rates nor results say how often");
+  const int nodes = policy.most.or_root().nodes, batch = run.at("engine").at("batch"),
+            rows = run.at("engine").at("step_rows");
+  if (rows != 0 && rows < batch * std::int64_t(nodes))
+    throw Error("'/engine/step_rows' is " + std::to_string(rows) + ", which cuts drafts of " + std::to_string(nodes) +
+                " nodes in a batch of " + std::to_string(batch) + ", and cut ones are not predicted; set it to 0");
   if (!costs.costs.drafts() && policy.most.depth > 0)
     throw Error(costs.file + " has no step with a draft; calibrate with the drafter");
+  return policy.most.or_root();
 }
 
 Prediction prediction_of(const json& run, std::span<const PredictedRequest> requests, const CostModel& costs,
@@ -70,17 +77,18 @@ Prediction prediction_of(const json& run, std::span<const PredictedRequest> requ
   ReferenceBackend backend;
   const conformance::Models models = conformance::table_models({.vocab = 2});
   conformance::BareHost bare(backend, models, registries);
-  const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
-  const auto policy = registries.policies.make(registries.policies.with_paths(run.at("policy"), find), bare.host);
-  return predicted(costs, requests, run.at("engine").at("batch").get<int>(), *policy, acceptance);
+  const json policy = policy_of(run, registries, beside);
+  return predicted(
+      costs, requests, run.at("engine").at("batch").get<int>(),
+      [&] { return registries.policies.make(policy, bare.host); }, acceptance);
 }
 
 PredictedCell predict(const json& run, const json& axes, const CostsFile& costs, const AcceptanceSource& acceptance,
                       Workbench& bench, const std::filesystem::path& beside) {
   PredictedCell cell{.run = run, .axes = axes};
   cell.refusal = failure_of([&] {
-    expect_predictable(run, costs, bench.registries());
-    const std::optional<KnownAcceptance> known = acceptance.of(run);
+    const Budget most = expect_predictable(run, costs, bench.registries(), beside);
+    const std::optional<KnownAcceptance> known = acceptance.of(run, most);
     cell.prediction = prediction_of(run, predicted_requests(run, bench, beside), costs.costs, known ? &*known : nullptr,
                                     bench, beside);
   });

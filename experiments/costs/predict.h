@@ -21,9 +21,12 @@ struct PredictedCell {
   std::optional<Summary> measured = {};
 };
 
-// An Error where nothing can be predicted of a complete run: costs of another target or drafter, or of none; an open
-// loop; a policy that learns, or ends drafts by their confidence.
-void expect_predictable(const nlohmann::json& run, const CostsFile& costs, const Registries& registries);
+// An Error where nothing can be predicted of a complete run: costs, or a file of the policy, of another target or
+// drafter; costs of no draft; an open loop; a policy that learns, or ends drafts by their confidence; steps with too
+// few rows for its largest drafts. Policies that follow past rounds are simulated.
+// Returns the largest budget of the policy.
+Budget expect_predictable(const nlohmann::json& run, const CostsFile& costs, const Registries& registries,
+                          const std::filesystem::path& beside);
 
 // What a complete run serves. An Error where that holds later turns, whose prompts are outputs.
 std::vector<PredictedRequest> predicted_requests(const nlohmann::json& run, Workbench& bench,

@@ -86,6 +86,7 @@ json programs_json(const std::vector<PredictedCell>& cells, const Axes& axes, co
                 {"draft_seconds", finite(p.draft_seconds)},
                 {"plain_step_seconds", finite(p.plain_seconds)},
                 {"beyond", p.beyond}});
+    if (const json differ = costs.differences(c.run); !differ.empty()) one["costs_differ"] = differ;
     if (compare && c.measured && !c.measured->failed())
       one["measured"] = {{"tau", to_json(c.measured->tau)},
                          {"speedup", to_json(c.measured->speedup)},
@@ -106,7 +107,13 @@ json programs_json(const std::vector<PredictedCell>& cells, const Axes& axes, co
 
 std::string note_of_table(const std::vector<PredictedCell>& cells, const CostsFile& costs, bool compare) {
   std::string note = "Predicted for " + costs.machine() + " from " + costs.file + ".";
-  note += percent_pair("Error of its step times by cross-validation", costs.costs.cross_validation());
+  const CostError error = costs.costs.cross_validation();
+  note += std::isnan(error.median) ? " Error of its step times: not known, from so few steps."
+                                   : percent_pair("Error of its step times by cross-validation", error);
+  std::vector<json> runs;
+  for (const PredictedCell& c : cells)
+    if (c.refusal.empty()) runs.push_back(c.run);
+  note += costs.differences_text(runs);
   if (std::ranges::any_of(cells, [](const PredictedCell& c) { return c.prediction.beyond; }))
     note += " beyond: the run has larger steps than those that were measured.";
   if (!compare) return note;

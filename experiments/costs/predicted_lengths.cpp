@@ -103,15 +103,17 @@ class LengthPredictor {
 
 TunedOrigin origin_of_predicted(const json& run, const CostsFile& costs, const PredictedLengthsOptions& from,
                                 bool beyond) {
+  json members{{"machine", costs.machine()},
+               {"version", kVersion},
+               {"commit", kCommit},
+               {"made_from", {{"costs", from.costs}, {"acceptance", from.acceptance}, {"run", from.file}}}};
+  if (const json differ = costs.differences(run); !differ.empty()) members["costs_differ"] = differ;
   return {.run = run,
-          .members = {{"machine", costs.machine()},
-                      {"version", kVersion},
-                      {"commit", kCommit},
-                      {"made_from", {{"costs", from.costs}, {"acceptance", from.acceptance}, {"run", from.file}}}},
+          .members = std::move(members),
           .length = "the shortest whose predicted speedup is within 2 % of the fastest one's",
           .candidates = "lengths that were compared",
           .note = "Predicted for " + costs.machine() + " from " + costs.file + ", with the acceptance " +
-                  from.acceptance + ", and not measured." +
+                  from.acceptance + ", and not measured." + costs.differences_text({run}) +
                   (beyond ? " ~: of larger steps than those whose costs are known." : "")};
 }
 
@@ -127,13 +129,14 @@ Tuned predicted_lengths(const PredictedLengthsOptions& from, const TuneOptions& 
   Workbench bench(from.plugins);
   bench.load_plugins(document, beside);
   const json run = with_chain(ground_of(expand(document, from.set, bench.registries(), file.string())), 1, 1);
-  expect_predictable(run, costs, bench.registries());
-  const std::optional<KnownAcceptance> known = acceptance.of(run);
+  const std::optional<KnownAcceptance> known =
+      acceptance.of(run, expect_predictable(run, costs, bench.registries(), beside));
   if (!known) throw Error("no length can be chosen where nothing is known of acceptance; give --acceptance");
   const LengthPredictor predictor(run, costs, *known, bench, beside);
-  const std::vector<int> lengths = lengths_to_try(from, costs.costs);
+  const std::vector<int> lengths = lengths_to_try(from, costs.costs), batches = batches_of(from, costs.costs);
+  expect_predictable(with_chain(run, batches.back(), lengths.back()), costs, bench.registries(), beside);
   std::vector<TunedChoice> choices;
-  for (const int batch : batches_of(from, costs.costs)) choices.push_back(predictor.best(batch, lengths));
+  for (const int batch : batches) choices.push_back(predictor.best(batch, lengths));
   const bool beyond = std::ranges::any_of(choices, [](const TunedChoice& c) { return c.fastest.beyond; });
   return tuned_of(choices, origin_of_predicted(run, costs, from, beyond), options);
 }

@@ -16,7 +16,20 @@ struct Active {
   std::uint64_t number = 0;
   int length = 0, left = 0;
   int unread = 0;  // tokens of its prompt
+  int prompt = 0;
+  int rounds = 0, drafted = 0, accepted = 0;  // rounds so far; nodes of the last one
+  long tested = 0, passed = 0;                // levels of all rounds
 };
+
+// Of a draft with `depth` levels of as many nodes each.
+SequenceReport report_of(std::uint64_t id, int nodes, int depth, int accepted) {
+  SequenceReport r{.id = id, .judged = true, .drafted = nodes, .depth = depth, .accepted = accepted};
+  r.rejected = accepted < depth;
+  for (int l = 0; l < r.tested(); ++l)
+    r.levels.push_back({.children = std::max(1, nodes / depth), .accepted = l < accepted ? 0 : -1});
+  r.emitted.assign(std::size_t(accepted) + 1, Token{});
+  return r;
+}
 
 // A standard normal draw (Box and Muller).
 double normal_draw(std::uint32_t resample, std::uint32_t which) {
@@ -37,8 +50,11 @@ class Simulated {
         active_.push_back({.number = next + 1,
                            .length = requests[next].prompt_tokens,
                            .left = std::max(1, requests[next].new_tokens),
-                           .unread = requests[next].prompt_tokens});
+                           .unread = requests[next].prompt_tokens,
+                           .prompt = requests[next].prompt_tokens});
+      whole_ = std::ssize(active_) == slots;
       step();
+      tell(int(requests.size() - next));
       std::erase_if(active_, [](const Active& a) { return a.left == 0; });
     }
     return side_;
@@ -52,6 +68,10 @@ class Simulated {
       past.push_back({.id = a.number,
                       .length = a.length,
                       .batch = int(active_.size()),
+                      .rounds = a.rounds,
+                      .drafted = a.drafted,
+                      .accepted = a.accepted,
+                      .acceptance = a.tested > 0 ? double(a.passed) / double(a.tested) : -1,
                       .room = {kMaxNodes, std::min(kMaxPath, a.left - 1)}});
     return policy_->budgets(past);
   }
@@ -59,6 +79,7 @@ class Simulated {
   void step() {
     const std::vector<Budget> given = budgets();
     StepShape shape{.batch = int(active_.size()), .rows = double(active_.size())};
+    report_ = {};
     double prompts = 0, before = 0;  // tokens of prompts, and the positions before all of them
     for (std::size_t i = 0; i < active_.size(); ++i) {
       Active& a = active_[i];
@@ -71,26 +92,65 @@ class Simulated {
       shape.depth = std::max(shape.depth, depth);
       shape.levels += depth;
       for (int l = 0; l < depth; ++l) shape.rows += rates_.drafted_at(l) * double(b.nodes - 1) / b.depth;
-      emit(a, depth);
+      note_length(b.depth, a);
+      emit(a, depth, depth > 0 ? (b.nodes - 1) * depth / b.depth : 0);
     }
     const double draft = costs_.draft(shape) + (policy_ ? prompts * costs_.prompt().draft_seconds : 0);
     side_.draft_seconds += draft;
-    side_.seconds +=
+    const double seconds =
         costs_.other(shape) + prompts * costs_.prompt().seconds + before * costs_.prompt().position_seconds + draft;
+    side_.seconds += seconds;
+    report_.rows = int(std::lround(shape.rows + prompts));
+    report_.phases = {.draft_forward = draft, .target_forward = seconds - draft, .total = seconds};
     side_.beyond |= costs_.beyond(shape);
     ++side_.steps;
   }
 
-  void emit(Active& a, int depth) {
+  // The levels that a drafter found: of one that finds nothing in some rounds at least what is accepted.
+  int found_levels(const Draws& draws, int depth, int accepted) const {
+    const double u = draws.uniform({Role::draft, 0, 0});
+    int found = 0;
+    while (found < depth && u < rates_.drafted_at(found)) ++found;
+    return std::max(found, accepted);
+  }
+
+  void emit(Active& a, int depth, int nodes) {
     const Draws draws{.seed = 3, .stream = std::uint64_t(resample_) << 32 | a.number, .root = std::uint32_t(a.length)};
     int accepted = 0;
     while (accepted < depth && draws.uniform({Role::accept, std::uint32_t(accepted), 0}) < rates_.accept_at(accepted))
       ++accepted;
-    const int emitted = std::min(accepted + 1, a.left);
+    const int emitted = accepted + 1, found = found_levels(draws, depth, accepted);  // depth leaves room for one more
+    const int drafted = depth > 0 ? nodes * found / depth : 0;
+    SequenceReport r = report_of(a.number, drafted, found, accepted);
+    if (found == 0) r.no_draft = depth > 0 ? NoDraft::nothing : a.left == 1 ? NoDraft::end : NoDraft::policy;
     a.length += emitted;
     a.left -= emitted;
+    if (a.left == 0) r.finish = Finish::length;
     side_.tokens += emitted;
     ++side_.rounds;
+    ++a.rounds, a.drafted = drafted, a.accepted = accepted;
+    a.tested += r.tested(), a.passed += accepted;
+    report_.sequences.push_back(std::move(r));
+  }
+
+  // What an engine tells a policy after a step.
+  void tell(int waiting) {
+    if (!policy_) return;
+    for (const Active& a : active_) {
+      if (a.left > 0) continue;
+      Sequence& s = report_.finished.emplace_back();
+      s.id = a.number, s.prompt_length = a.prompt, s.finish = Finish::length;
+      s.tokens.resize(std::size_t(a.length));
+    }
+    report_.waiting = waiting, report_.running = int(active_.size() - report_.finished.size());
+    policy_->observe(report_);
+    for (const Sequence& s : report_.finished) policy_->forget(s);
+  }
+
+  void note_length(int depth, const Active& a) {
+    if (!whole_ || depth >= a.left - 1) return;
+    if (length_ < 0) length_ = depth;
+    side_.varies |= depth != length_;
   }
 
   const CostModel& costs_;
@@ -98,6 +158,9 @@ class Simulated {
   const RoundRates& rates_;
   std::uint32_t resample_;
   std::vector<Active> active_;
+  StepReport report_;
+  bool whole_ = false;  // all slots are taken
+  int length_ = -1;     // of the first draft with room
   PredictedSide side_;
 };
 
@@ -146,26 +209,29 @@ PredictedSide served(const CostModel& costs, std::span<const PredictedRequest> r
 }
 
 Prediction predicted(const CostModel& costs, std::span<const PredictedRequest> requests, int slots,
-                     LengthPolicy& policy, const KnownAcceptance* acceptance) {
+                     const FreshPolicy& policy, const KnownAcceptance* acceptance) {
+  const auto serve = [&](const RoundRates& rates, std::uint32_t resample) {
+    return served(costs, requests, slots, policy().get(), rates, resample);
+  };
   const PredictedSide plain = served(costs, requests, slots, nullptr, {}, 0);
-  Prediction p{.plain_seconds = plain.seconds / plain.steps,
-               .plain_tokens_per_second = plain.tokens_per_second(),
-               .break_even = break_even_of(costs, requests, slots, policy)};
+  Prediction p{.plain_seconds = plain.seconds / plain.steps, .plain_tokens_per_second = plain.tokens_per_second()};
   // What a step takes hardly depends on acceptance.
   const RoundRates rates = acceptance ? acceptance->rates(0) : RoundRates{{0.5}, {1}};
-  PredictedSide whole = served(costs, requests, slots, &policy, rates, 0);
+  const PredictedSide whole = serve(rates, 0);
+  if (!whole.varies) p.break_even = break_even_of(costs, requests, slots, *policy());
   p.step_seconds = whole.seconds / whole.steps;
   p.draft_seconds = whole.draft_seconds / whole.steps;
   p.beyond = whole.beyond || plain.beyond;
   if (!acceptance) return p;
   const CostError error = costs.cross_validation();
-  const double deviation = std::isnan(error.median) ? 0 : kNormalOfMedian * error.median;
+  const bool known_error = !std::isnan(error.median);
+  const double deviation = known_error ? kNormalOfMedian * error.median : 0;
   std::vector<double> tau, speedup, speed;
   PredictedSide sum;
   for (std::uint32_t k = 1; k <= kResamplesOfRuns; ++k) {
     const RoundRates drawn = acceptance->rates(k);
-    const PredictedSide one = served(costs, requests, slots, &policy, drawn, k);
-    const PredictedSide exact = served(costs, requests, slots, &policy, rates, k);
+    const PredictedSide one = serve(drawn, k);
+    const PredictedSide exact = serve(rates, k);
     sum.tokens += exact.tokens, sum.rounds += exact.rounds, sum.seconds += exact.seconds;
     const double own = std::exp(deviation * normal_draw(k, 0)), other = std::exp(deviation * normal_draw(k, 1));
     tau.push_back(one.tokens / one.rounds);
@@ -176,6 +242,10 @@ Prediction predicted(const CostModel& costs, std::span<const PredictedRequest> r
   p.tau = interval_over(sum.tokens / sum.rounds, std::move(tau));
   p.tokens_per_second = interval_over(sum.tokens_per_second(), std::move(speed));
   p.speedup = interval_over(sum.tokens_per_second() / plain.tokens_per_second(), std::move(speedup));
+  if (!known_error) {
+    p.tokens_per_second = Interval::of(p.tokens_per_second.value);
+    p.speedup = Interval::of(p.speedup.value);
+  }
   return p;
 }
 

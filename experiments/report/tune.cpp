@@ -136,10 +136,12 @@ json tuning_ground(json run) {
 TunedChoice tuned_choice(int batch, const TunedCandidate& fastest, const std::vector<TunedCandidate>& as_good,
                          std::size_t candidates) {
   TunedChoice c{.batch = batch, .fastest = fastest, .candidates = candidates};
-  const TunedCandidate* shortest = &fastest;
+  const auto pays = [](const TunedCandidate& one) { return one.speedup.value >= kPays || one.speedup.against(1) > 0; };
+  if (!pays(fastest)) return c;
+  c.chosen = fastest;
   for (const TunedCandidate& other : as_good)
-    if (other.speedup.value >= kClose * fastest.speedup.value && other.length < shortest->length) shortest = &other;
-  if (shortest->speedup.value >= kPays || shortest->speedup.against(1) > 0) c.chosen = *shortest;
+    if (other.speedup.value >= kClose * fastest.speedup.value && other.length < c.chosen.length && pays(other))
+      c.chosen = other;
   return c;
 }
 

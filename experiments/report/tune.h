@@ -47,8 +47,8 @@ struct TunedChoice {
   std::size_t candidates = 0;
 };
 
-// The shortest of `fastest` and those of `as_good` that are within 2 % of it; 0 where that is neither 2 % faster than
-// plain decoding nor clearly faster.
+// The shortest of `fastest` and those of `as_good` that are within 2 % of it and pay; 0 where `fastest` does not: where
+// it is neither 2 % faster than plain decoding nor clearly faster.
 TunedChoice tuned_choice(int batch, const TunedCandidate& fastest, const std::vector<TunedCandidate>& as_good,
                          std::size_t candidates);
 

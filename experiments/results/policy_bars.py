@@ -70,6 +70,12 @@ def key_of(shown):
     return json.dumps([run, machine_of(shown)], sort_keys=True)
 
 
+def told(shown):
+    """A run in words, with what is no part of its cell."""
+    apart = {key: shown["run"][key] for key in ("policy", "measure", "plugins") if key in shown["run"]}
+    return f"{shown['label']} ({json.dumps(apart, sort_keys=True)})"
+
+
 def text_of(value):
     return value if isinstance(value, str) else "-" if value is None else json.dumps(value, separators=(",", ":"))
 
@@ -85,7 +91,11 @@ def cells_of(runs):
             continue
         labels = (f"`{shown['names']['drafter']}`", *(text_of(shown["axes"].get(pointer)) for pointer in pointers),
                   *((machine_of(shown),) if machines else ()))
-        found.setdefault(key_of(shown), (labels, {}))[1][policy_of(shown)] = shown
+        of_policy, name = found.setdefault(key_of(shown), (labels, {}))[1], policy_of(shown)
+        if name in of_policy:
+            sys.exit(f"policy_bars.py: two runs of the policy {name} are one cell's: {told(of_policy[name])}; and "
+                     f"{told(shown)}. Give the files of one of them.")
+        of_policy[name] = shown
     titles = ("drafter", *(pointer.rpartition("/")[2].replace("temperature", "T") for pointer in pointers),
               *(("machine",) if machines else ()))
     return titles, list(found.values())

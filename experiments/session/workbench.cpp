@@ -298,16 +298,25 @@ ModelChoice beside_target(ModelChoice choice, const json& run) {
   return choice;
 }
 
+json policy_of(const json& run, const Registries& registries, const std::filesystem::path& beside) {
+  const json policy = registries.policies.with_paths(
+      run.at("policy"), [&](const std::string& path) { return locate(path, beside).string(); });
+  // What it was measured with, which a policy alone cannot compare.
+  for (const std::string& path : registries.policies.files(policy).paths)
+    if (has_file(path)) expect_pair(json::parse(read_file(path), nullptr, false), run, path);
+  for (const Option& o : registries.policies.find(policy).options)
+    if (o.type == "path or object")
+      expect_pair(policy.at(o.name), run,
+                  "the option '" + o.name + "' of the policy '" + policy.at("name").get<std::string>() + "'");
+  return policy;
+}
+
 ComponentConfigs configs_of(const json& run, Side side, const Registries& registries,
                             const std::filesystem::path& beside) {
   const auto find = [&](const std::string& path) { return locate(path, beside).string(); };
   const json verifier = registries.verifiers.with_paths(run.at("verifier"), find);
   if (side == Side::baseline) return {{{"name", "none"}}, {{"name", "fixed"}, {"length", 0}}, verifier};
-  const json policy = registries.policies.with_paths(run.at("policy"), find);
-  // What it was measured with, which a policy alone cannot compare.
-  for (const std::string& path : registries.policies.files(policy).paths)
-    if (has_file(path)) expect_pair(json::parse(read_file(path), nullptr, false), run, path);
-  return {registries.drafters.with_paths(run.at("drafter"), find), policy, verifier};
+  return {registries.drafters.with_paths(run.at("drafter"), find), policy_of(run, registries, beside), verifier};
 }
 
 EngineOptions options_of(const json& run, std::int64_t memory_mib) {

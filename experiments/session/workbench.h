@@ -114,6 +114,9 @@ class Workbench {
 ModelChoice target_of(const nlohmann::json& run);
 // Another model of that run: its cache is of the target's type unless it has one of its own.
 ModelChoice beside_target(ModelChoice choice, const nlohmann::json& run);
+// The policy of that run with the paths of its options found. An Error where a file or an object that it names was
+// measured with other models than the run's.
+nlohmann::json policy_of(const nlohmann::json& run, const Registries& registries, const std::filesystem::path& beside);
 // What one side of it is made of, and with what. `memory_mib`: of its page pool.
 // With the paths of their options found.
 ComponentConfigs configs_of(const nlohmann::json& run, Side side, const Registries& registries,

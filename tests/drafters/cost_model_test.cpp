@@ -125,7 +125,14 @@ TEST(CostModels, RefuseTablesThatAreNone) {
                    "none of plain decoding"));
   EXPECT_TRUE(says(refusal([](json& d) { d["steps"][0]["seconds"] = -1; }), "number 1"));
   EXPECT_TRUE(says(refusal([](json& d) { d["steps"][0]["batch"] = 2; }), "every sequence of the \"batch\" has a row"));
-  EXPECT_TRUE(says(refusal([](json& d) { d["steps"][0]["draft_seconds"] = 0.02; }), "more than \"draft_seconds\""));
+  EXPECT_TRUE(says(refusal([](json& d) { d["steps"][0]["rows"] = 5; }), "has as many as the \"batch\""));
+  EXPECT_TRUE(says(refusal([](json& d) { d["steps"][0]["draft_seconds"] = 0.001; }), "drafts nothing"));
+  EXPECT_EQ(refusal([](json& d) { d["steps"][0]["draft_seconds"] = 0; }), "");
+  EXPECT_TRUE(says(refusal([](json& d) {
+                     d["steps"].push_back({{"batch", 1}, {"rows", 2}, {"depth", 1}, {"seconds", 0.01}});
+                     d["steps"][1]["draft_seconds"] = 0.02;
+                   }),
+                   "more than \"draft_seconds\""));
   EXPECT_TRUE(says(refusal([](json& d) { d["steps"][0]["context"] = -3; }), "not negative"));
   EXPECT_TRUE(says(refusal([](json& d) { d["prompt_token"] = {{"seconds", -1}}; }), "must not be negative"));
   EXPECT_EQ(sentence_of([&] { (void)CostModel::read(json::array(), "F"); }),

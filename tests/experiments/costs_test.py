@@ -83,6 +83,10 @@ class Costs(InFolder):
             other = {**BASE, "policy": policy, "drafter": {"name": "ngram"}}
             self.refused("run", self.write("other.json", other), "--quiet", lines=lines, words=[
                 "'/drafter/name'", "these models"])
+            key = "file" if "file" in policy else "costs"
+            inline = {**policy, key: json.loads((self.here / policy[key]).read_text())}
+            self.refused("run", self.write("other.json", {**other, "policy": inline}), "--quiet", lines=lines, words=[
+                f"the option '{key}' of the policy '{policy['name']}'", "'/drafter/name'", "these models"])
 
     def costs_of_rows(self, name, seconds, **more):
         """A file of costs: what a step takes by its rows; drafting takes next to nothing."""
@@ -120,6 +124,44 @@ class Costs(InFolder):
         cell = json.loads(self.done("predict", table, "--costs", mixed, "--acceptance", "0.8", "--json"))["cells"][0]
         self.assertLess(abs(cell["speedup"]["value"] / speedup - 1), 0.05, f"of {length} levels")
 
+    def test_a_policys_file_is_beside_the_run_and_of_its_pair(self):
+        (self.here / "there").mkdir()
+        lengths = {"lengths": [[1, 3]], "drafter": BASE["drafter"]}
+        self.write("there/policy.json", lengths)
+        policy = {"name": "table", "file": "policy.json"}
+        run = self.write("there/run.json", {**BASE, "policy": policy})
+        costs = self.costs_of_rows("costs.json", lambda rows: 0.01)
+        given = ("--costs", costs, "--acceptance", "1", "--json")
+        self.assertGreater(json.loads(self.done("predict", run, *given))["cells"][0]["tau"]["value"], 3)
+        found = json.loads(self.done("calibrate", run, "--seconds", "4", "--batches", "1", "--contexts", "48",
+                                     "--quiet", "--json"))
+        self.assertEqual({s["depth"] for s in found["steps"]}, {0, 1, 2, 3}, "up to the longest of the file")
+        for name, file in (("policy.json", "policy.json"), ("the option 'file'", lengths)):
+            other = self.write("there/other.json", {**BASE, "drafter": {"name": "ngram"},
+                                                    "policy": {**policy, "file": file}})
+            status, out, err = self.run_it("predict", other, *given)
+            self.assertEqual(status, 1, err)
+            sentence = json.loads(out)["cells"][0]["error"]
+            self.assertIn(name, sentence)
+            self.assertIn("'/drafter/name'", sentence)
+
+    def test_what_the_costs_say_of_other_runs_is_named(self):
+        run = self.write("run.json", BASE)
+        verifier = {"name": "naive_sampling", "an_option": 1}
+        costs = self.costs_of_rows("costs.json", lambda rows: 0.01, engine={"device": "cpu", "threads": 3},
+                                   sampling={"temperature": 1, "seed": 7}, verifier=verifier)
+        given = ("--costs", costs, "--acceptance", "0.8")
+        cell = json.loads(self.done("predict", run, *given, "--json"))["cells"][0]
+        found = {one["key"]: (one["costs"], one["run"]) for one in cell["costs_differ"]}
+        self.assertEqual(found, {"/engine/threads": (3, 1), "/sampling/temperature": (1, 0),
+                                 "/verifier/name": ("naive_sampling", cell["run"]["verifier"]["name"])})
+        self.assertEqual(self.tuned(run, costs, "--batches", "1")["costs_differ"], cell["costs_differ"])
+        for command in ("predict", "tune"):
+            text = " ".join(self.done(command, run, *given, "--markdown").split())
+            self.assertIn("'/engine/threads' is 3 in the costs, and 1 here.", text)
+        same = self.costs_of_rows("same.json", lambda rows: 0.01, engine={"threads": 1})
+        self.assertNotIn("costs_differ", self.tuned(run, same, "--batches", "1"))
+
     def test_lengths_cannot_be_predicted_from_bad_input(self):
         run = self.write("run.json", BASE)
         costs = self.costs_of_rows("costs.json", lambda rows: 0.01)
@@ -134,6 +176,14 @@ class Costs(InFolder):
         self.refused("tune", run, "--costs", costs, "--acceptance", "2", words=["--acceptance '2'"])
         self.refused("tune", run, "--costs", run, "--acceptance", "1", words=["step costs", "foretoken calibrate"])
         self.refused("tune", run, *given, "--out", run, words=["is no file of foretoken tune"])
+        narrow = self.write("narrow.json", {**BASE, "engine": {**BASE["engine"], "step_rows": 20}})
+        self.refused("tune", narrow, *given, words=[
+            "'/engine/step_rows' is 20", "9 nodes in a batch of 4", "set it to 0"])
+        self.assertEqual(len(self.tuned(narrow, costs, "--batches", "1,2")["lengths"]), 2)
+        status, out, _ = self.run_it("predict", narrow, *given, "--set", "/engine/batch=7", "--json")
+        self.assertEqual(status, 1)
+        self.assertIn("which cuts drafts of 3 nodes in a batch of 7", json.loads(out)["cells"][0]["error"])
+        self.done("predict", narrow, *given, "--set", "/engine/batch=6")
         several = self.write("several.json", {"base": BASE, "axes": {"/sampling/temperature": [0, 1]}})
         self.refused("tune", several, *given, words=["differ in /sampling/temperature", "--set"])
         for wrong in (("--costs", costs), ("--acceptance", "0.8"), ("--batches", "1"), ("--set", "/a=1"),

@@ -158,6 +158,20 @@ class PolicyBars(InFolder):
         self.assertIn("it went wrong", self.said_aside)
         self.assertIn("nowhere.jsonl", self.said("nowhere.jsonl", code=1))
 
+    def test_two_runs_of_one_policy_and_cell_are_refused(self):
+        of = self.shown()
+        for key, value in (("measure", {**of[1, 2]["run"]["measure"], "repeats": 77}), ("plugins", ["other.so"])):
+            again = as_policy(of[1, 2], of[1, 2]["run"]["policy"])
+            again["label"] = "the other one"
+            again["run"][key] = value
+            with self.assertRaises(SystemExit) as ended:
+                policy_bars.page([*of.values(), again])
+            sentence = str(ended.exception)
+            self.assertIn("two runs of the policy fixed 2", sentence)
+            for part in (of[1, 2]["label"], "the other one", "77" if key == "measure" else "other.so"):
+                self.assertIn(part, sentence)
+            self.assertNotIn("\n", sentence)
+
     def test_nothing_to_compare_is_said(self):
         of = self.shown()
         with self.assertRaisesRegex(SystemExit, "no run has a speedup"):

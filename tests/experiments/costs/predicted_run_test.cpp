@@ -2,6 +2,7 @@
 #include "experiments/costs/predicted_run.h"
 
 #include <cmath>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -24,6 +25,10 @@ class Chains : public LengthPolicy {
  private:
   int length_;
 };
+
+FreshPolicy chains(int length) {
+  return [length] { return std::make_unique<Chains>(length); };
+}
 
 // Of one sequence: a forward takes 9.5 ms and 0.5 ms a row, a draft 0.5 ms and 1.5 ms a level; a token of a prompt
 // 0.1 ms, and 0.02 ms of the drafter.
@@ -87,11 +92,67 @@ TEST(SimulatedEngine, ASharedRateIsMetOnAverage) {
   EXPECT_NEAR(side.tokens / side.rounds, 1 + 0.6 + 0.36, 0.03);
 }
 
+// One level more after a round that accepted all of its draft; one less after another.
+class Followers : public LengthPolicy {
+ public:
+  std::vector<Budget> budgets(std::span<const PastOnly> past) override {
+    std::vector<Budget> found;
+    for (const PastOnly& p : past) {
+      const auto known = lengths_.try_emplace(p.id, 1).first;
+      EXPECT_EQ(known->second.rounds, p.rounds);
+      if (p.rounds > 0) {
+        EXPECT_EQ(p.acceptance, known->second.length > 1 ? 1 : 0);
+      }
+      found.push_back(level_budget(std::min(known->second.length, p.room.depth), 1));
+    }
+    return found;
+  }
+  void observe(const StepReport& report) override {
+    for (const SequenceReport& s : report.sequences) {
+      EXPECT_EQ(s.levels.size(), std::size_t(s.tested()));
+      Known& known = lengths_.at(s.id);
+      ++known.rounds;
+      if (s.depth == 0) continue;
+      known.length = std::max(1, known.length + (s.rejected ? -1 : 1));
+    }
+  }
+  void forget(const Sequence& sequence) override { ended += lengths_.erase(sequence.id); }
+  std::size_t ended = 0;
+
+ private:
+  struct Known {
+    int length = 1, rounds = 0;
+    Known(int first) : length(first) {}
+  };
+  std::map<SequenceId, Known> lengths_;
+};
+
+TEST(SimulatedEngine, TellsPoliciesOfPastRounds) {
+  const CostModel costs = costs_by_hand();
+  Followers follower;
+  const std::vector<PredictedRequest> requests(2, {.prompt_tokens = 0, .new_tokens = 20});
+  // 2, 3, 4, 5 and 6 tokens of drafts of 1 to 5 levels.
+  const PredictedSide all = served(costs, requests, 1, &follower, {{1}, {1}}, 0);
+  EXPECT_EQ(all.rounds, 2 * 5);
+  EXPECT_TRUE(all.varies);
+  EXPECT_EQ(follower.ended, 2u);
+  Followers other;
+  EXPECT_EQ(served(costs, requests, 1, &other, {{0}, {1}}, 0).rounds, 2 * 20);
+}
+
+TEST(Predictions, OfPoliciesThatFollowBeginAnewAndHaveNoBreakEven) {
+  const CostModel costs = costs_by_hand();
+  const std::vector<PredictedRequest> requests(2, {.prompt_tokens = 0, .new_tokens = 20});
+  const KnownAcceptance always({1.0});
+  const Prediction p = predicted(costs, requests, 1, [] { return std::make_unique<Followers>(); }, &always);
+  EXPECT_DOUBLE_EQ(p.tau.value, 4) << "as in the first serving: each asks a policy that knows nothing";
+  EXPECT_TRUE(std::isnan(p.break_even));
+}
+
 TEST(Predictions, OfAnExactCaseAreThoseByHand) {
   const CostModel costs = costs_by_hand();
-  Chains two(2);
   const KnownAcceptance always({1.0});
-  const Prediction p = predicted(costs, kOne, 1, two, &always);
+  const Prediction p = predicted(costs, kOne, 1, chains(2), &always);
   EXPECT_DOUBLE_EQ(p.tau.value, 2.5);
   EXPECT_NEAR(p.speedup.value, 51 / 28.2, 1e-3);
   EXPECT_LE(p.speedup.low, p.speedup.value);
@@ -104,7 +165,7 @@ TEST(Predictions, OfAnExactCaseAreThoseByHand) {
 TEST(Predictions, SayWhichAcceptanceBreaksEven) {
   const CostModel costs = costs_by_hand();
   const std::vector<PredictedRequest> requests{{.prompt_tokens = 0, .new_tokens = 50}};
-  Chains two(2), none(0), nine(9);
+  const FreshPolicy two = chains(2), none = chains(0), nine = chains(9);
   const Prediction p = predicted(costs, requests, 1, two, nullptr);
   EXPECT_NEAR(p.break_even, (std::sqrt(1 + 4 * 0.45) - 1) / 2, 1e-3);
   EXPECT_FALSE(p.speedup.known());
@@ -115,6 +176,23 @@ TEST(Predictions, SayWhichAcceptanceBreaksEven) {
   const KnownAcceptance known({p.break_even});
   const std::vector<PredictedRequest> longer{{.prompt_tokens = 0, .new_tokens = 3000}};
   EXPECT_NEAR(predicted(costs, longer, 1, two, &known).speedup.value, 1, 0.02);
+}
+
+TEST(Predictions, OfCostsWithoutAnErrorHaveNoBoundsOfTimes) {
+  std::vector<CostedStep> two = costs_by_hand().steps();
+  two.resize(2);
+  const CostModel costs(two, {});
+  ASSERT_TRUE(std::isnan(costs.cross_validation().median));
+  const KnownAcceptance half({0.5});
+  const Prediction p = predicted(costs, kOne, 1, chains(1), &half);
+  EXPECT_TRUE(p.tau.bounded());
+  EXPECT_TRUE(p.speedup.known());
+  EXPECT_FALSE(p.speedup.bounded());
+  EXPECT_TRUE(p.tokens_per_second.known());
+  EXPECT_FALSE(p.tokens_per_second.bounded());
+  PredictedCell cell{.run = test::run("draft_model", 1), .axes = nlohmann::json::object(), .prediction = p};
+  const std::string text = prediction_report({cell}, {"F", costs.document(), costs}, {});
+  EXPECT_NE(text.find("Error of its step times: not known, from so few steps."), std::string::npos) << text;
 }
 
 TEST(Predictions, AreHeldAgainstWhatWasMeasured) {

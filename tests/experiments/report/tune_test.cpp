@@ -110,6 +110,8 @@ TEST(Tune, AChoiceIsTheShortestThatIsCloseAndPays) {
   EXPECT_EQ(tuned_choice(1, at(8, 1.021), {}, 1).chosen.length, 8);
   EXPECT_EQ(tuned_choice(1, {.length = 8, .speedup = {1.01, 1.005, 1.015}}, {}, 1).chosen.length, 8)
       << "clearly faster";
+  EXPECT_EQ(tuned_choice(1, at(2, 1.031), {at(1, 1.012)}, 2).chosen.length, 2) << "close, but does not pay";
+  EXPECT_EQ(tuned_choice(1, at(3, 1.031), {at(1, 1.012), at(2, 1.022)}, 3).chosen.length, 2);
 }
 
 TEST(Tune, EveryFormatHasTheChoice) {

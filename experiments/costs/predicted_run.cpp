@@ -10,6 +10,7 @@ namespace foretoken {
 namespace {
 
 constexpr std::uint32_t kResamplesOfRuns = 200;
+constexpr double kFewSeconds = 0.05;        // of a run, in steps smaller than the measured ones
 constexpr double kNormalOfMedian = 1.4826;  // the standard deviation of a normal error over its median magnitude
 
 struct Active {
@@ -57,6 +58,7 @@ class Simulated {
       tell(int(requests.size() - next));
       std::erase_if(active_, [](const Active& a) { return a.left == 0; });
     }
+    side_.beyond = larger_ || smaller_seconds_ > kFewSeconds * side_.seconds;
     return side_;
   }
 
@@ -102,7 +104,8 @@ class Simulated {
     side_.seconds += seconds;
     report_.rows = int(std::lround(shape.rows + prompts));
     report_.phases = {.draft_forward = draft, .target_forward = seconds - draft, .total = seconds};
-    side_.beyond |= costs_.beyond(shape);
+    larger_ |= costs_.larger(shape);
+    if (costs_.smaller(shape)) smaller_seconds_ += seconds;
     ++side_.steps;
   }
 
@@ -159,8 +162,10 @@ class Simulated {
   std::uint32_t resample_;
   std::vector<Active> active_;
   StepReport report_;
-  bool whole_ = false;  // all slots are taken
-  int length_ = -1;     // of the first draft with room
+  bool larger_ = false;
+  double smaller_seconds_ = 0;  // of steps that are smaller than the measured ones
+  bool whole_ = false;          // all slots are taken
+  int length_ = -1;             // of the first draft with room
   PredictedSide side_;
 };
 

@@ -53,7 +53,7 @@ class Simulated {
                            .left = std::max(1, requests[next].new_tokens),
                            .unread = requests[next].prompt_tokens,
                            .prompt = requests[next].prompt_tokens});
-      whole_ = std::ssize(active_) == slots;
+      whole_ = std::ssize(active_) == std::min(slots, int(requests.size()));
       step();
       tell(int(requests.size() - next));
       std::erase_if(active_, [](const Active& a) { return a.left == 0; });
@@ -131,8 +131,11 @@ class Simulated {
     if (a.left == 0) r.finish = Finish::length;
     side_.tokens += emitted;
     ++side_.rounds;
-    ++a.rounds, a.drafted = drafted, a.accepted = accepted;
-    a.tested += r.tested(), a.passed += accepted;
+    ++a.rounds;
+    a.drafted = drafted;
+    a.accepted = accepted;
+    a.tested += r.tested();
+    a.passed += accepted;
     report_.sequences.push_back(std::move(r));
   }
 
@@ -142,10 +145,13 @@ class Simulated {
     for (const Active& a : active_) {
       if (a.left > 0) continue;
       Sequence& s = report_.finished.emplace_back();
-      s.id = a.number, s.prompt_length = a.prompt, s.finish = Finish::length;
+      s.id = a.number;
+      s.prompt_length = a.prompt;
+      s.finish = Finish::length;
       s.tokens.resize(std::size_t(a.length));
     }
-    report_.waiting = waiting, report_.running = int(active_.size() - report_.finished.size());
+    report_.waiting = waiting;
+    report_.running = int(active_.size() - report_.finished.size());
     policy_->observe(report_);
     for (const Sequence& s : report_.finished) policy_->forget(s);
   }

@@ -29,6 +29,8 @@ std::vector<double> knots_of(std::vector<double> rows) {
 
 double nodes_of_level(const StepShape& s) { return std::max(0.0, s.rows - s.batch) / s.depth; }
 
+double nodes_of_each(const StepShape& s) { return std::max(0.0, s.rows - s.batch) / s.levels; }
+
 CostedStep costed_step_of(const json& value, const std::string& where) {
   const Fields f(value, where);
   const auto number_or = [&](const char* key, double otherwise) {
@@ -109,10 +111,12 @@ double CostModel::Forward::seconds(double rows, double batch, double context) co
 CostModel::CostModel(std::vector<CostedStep> steps, PromptCosts prompt, const std::string& where)
     : steps_(std::move(steps)), prompt_(prompt) {
   for (const CostedStep& s : steps_) {
-    most_rows_ = std::max(most_rows_, s.shape.rows);
-    most_context_ = std::max(most_context_, s.shape.context);
-    largest_batch_ = std::max(largest_batch_, s.shape.batch);
-    deepest_ = std::max(deepest_, s.shape.depth);
+    rows_.add(s.shape.rows);
+    batch_.add(s.shape.batch);
+    context_.add(s.shape.context);
+    if (s.shape.depth == 0) continue;
+    depth_.add(s.shape.depth);
+    nodes_.add(nodes_of_each(s.shape));
   }
   if (std::ranges::none_of(steps_, [](const CostedStep& s) { return s.shape.depth == 0; }))
     throw Error(where + ": among its \"steps\" is none of plain decoding, whose \"depth\" is 0; measure one, with as " +
@@ -162,9 +166,21 @@ double CostModel::draft(const StepShape& s) const {
   return draft_fixed_ + s.depth * level_.seconds(nodes_of_level(s), s.batch, s.context);
 }
 
-bool CostModel::beyond(const StepShape& s) const {
-  return s.rows > kBeyond * most_rows_ || s.batch > kBeyond * largest_batch_ || s.depth > kBeyond * deepest_ ||
-         (most_context_ > 0 && s.context > kBeyond * most_context_);
+bool CostModel::Extent::above(double value) const { return value > kBeyond * most; }
+bool CostModel::Extent::below(double value) const { return kBeyond * value < least; }
+
+bool CostModel::larger(const StepShape& s) const {
+  return rows_.above(s.rows) || batch_.above(s.batch) || depth_.above(s.depth) ||
+         (context_.most > 0 && context_.above(s.context)) || (s.levels > 0 && nodes_.above(nodes_of_each(s)));
+}
+
+bool CostModel::smaller(const StepShape& s) const {
+  if (rows_.below(s.rows) || batch_.below(s.batch)) return true;
+  if (s.levels > 0 && (depth_.below(s.depth) || nodes_.below(nodes_of_each(s)))) return true;
+  if (!context_.below(s.context)) return false;
+  StepShape least = s;
+  least.context = context_.least;
+  return kBeyond * seconds(s) < seconds(least);
 }
 
 CostError CostModel::cross_validation() const {

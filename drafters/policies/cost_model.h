@@ -2,6 +2,8 @@
 // calibrate` writes for a machine, and which may be published for another (experiments/costs.md has the form). This
 // module must not know who measured the steps, nor what is computed from their times.
 #pragma once
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -57,9 +59,13 @@ class CostModel {
 
   const std::vector<CostedStep>& steps() const { return steps_; }
   // Whether a step with a draft was measured.
-  bool drafts() const { return deepest_ > 0; }
-  // Whether a step is larger in rows, batch, depth or context than those that were measured, by more than a tenth.
-  bool beyond(const StepShape& step) const;
+  bool drafts() const { return depth_.most > 0; }
+  // Whether a step is outside of those that were measured, by more than a tenth.
+  bool beyond(const StepShape& step) const { return larger(step) || smaller(step); }
+  // In rows, batch, depth, context or nodes of a sequence's level.
+  bool larger(const StepShape& step) const;
+  // In the same; a smaller context counts where it takes a tenth off the step.
+  bool smaller(const StepShape& step) const;
   // NaN with fewer than three steps.
   CostError cross_validation() const;
 
@@ -79,8 +85,14 @@ class CostModel {
   PromptCosts prompt_;
   Forward other_, level_;
   double draft_fixed_ = 0;
-  double most_rows_ = 0, most_context_ = 0;
-  int largest_batch_ = 0, deepest_ = 0;
+  // Extents of measured steps; depth and nodes are of those with a draft.
+  struct Extent {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    void add(double value) { least = std::min(least, value), most = std::max(most, value); }
+    bool above(double value) const;
+    bool below(double value) const;
+  };
+  Extent rows_, batch_, depth_, context_, nodes_;  // nodes: of a sequence's level
 };
 
 // c >= 0 with the least |A c - b|^2, by coordinate descent on the normal equations. rows: of A, all equally long.

@@ -115,7 +115,7 @@ std::string note_of_table(const std::vector<PredictedCell>& cells, const CostsFi
     if (c.refusal.empty()) runs.push_back(c.run);
   note += costs.differences_text(runs);
   if (std::ranges::any_of(cells, [](const PredictedCell& c) { return c.prediction.beyond; }))
-    note += " beyond: the run has larger steps than those that were measured.";
+    note += " beyond: the run has steps outside of those that were measured.";
   if (!compare) return note;
   const PredictionErrors e = errors_of(cells);
   note += " Of " + std::to_string(e.cells) + " measured runs the prediction is off, of the" +

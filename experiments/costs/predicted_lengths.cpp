@@ -114,7 +114,7 @@ TunedOrigin origin_of_predicted(const json& run, const CostsFile& costs, const P
           .candidates = "lengths that were compared",
           .note = "Predicted for " + costs.machine() + " from " + costs.file + ", with the acceptance " +
                   from.acceptance + ", and not measured." + costs.differences_text({run}) +
-                  (beyond ? " ~: of larger steps than those whose costs are known." : "")};
+                  (beyond ? " ~: of steps outside of those whose costs are known." : "")};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace foretoken {
 namespace {
 
 constexpr std::uint32_t kResamplesOfRuns = 200;
+constexpr double kFewSeconds = 0.05;        // of a run, in steps smaller than the measured ones
 constexpr double kNormalOfMedian = 1.4826;  // the standard deviation of a normal error over its median magnitude
 
 struct Active {
@@ -52,11 +53,12 @@ class Simulated {
                            .left = std::max(1, requests[next].new_tokens),
                            .unread = requests[next].prompt_tokens,
                            .prompt = requests[next].prompt_tokens});
-      whole_ = std::ssize(active_) == slots;
+      whole_ = std::ssize(active_) == std::min(slots, int(requests.size()));
       step();
       tell(int(requests.size() - next));
       std::erase_if(active_, [](const Active& a) { return a.left == 0; });
     }
+    side_.beyond = larger_ || smaller_seconds_ > kFewSeconds * side_.seconds;
     return side_;
   }
 
@@ -102,7 +104,8 @@ class Simulated {
     side_.seconds += seconds;
     report_.rows = int(std::lround(shape.rows + prompts));
     report_.phases = {.draft_forward = draft, .target_forward = seconds - draft, .total = seconds};
-    side_.beyond |= costs_.beyond(shape);
+    larger_ |= costs_.larger(shape);
+    if (costs_.smaller(shape)) smaller_seconds_ += seconds;
     ++side_.steps;
   }
 
@@ -128,8 +131,11 @@ class Simulated {
     if (a.left == 0) r.finish = Finish::length;
     side_.tokens += emitted;
     ++side_.rounds;
-    ++a.rounds, a.drafted = drafted, a.accepted = accepted;
-    a.tested += r.tested(), a.passed += accepted;
+    ++a.rounds;
+    a.drafted = drafted;
+    a.accepted = accepted;
+    a.tested += r.tested();
+    a.passed += accepted;
     report_.sequences.push_back(std::move(r));
   }
 
@@ -139,10 +145,13 @@ class Simulated {
     for (const Active& a : active_) {
       if (a.left > 0) continue;
       Sequence& s = report_.finished.emplace_back();
-      s.id = a.number, s.prompt_length = a.prompt, s.finish = Finish::length;
+      s.id = a.number;
+      s.prompt_length = a.prompt;
+      s.finish = Finish::length;
       s.tokens.resize(std::size_t(a.length));
     }
-    report_.waiting = waiting, report_.running = int(active_.size() - report_.finished.size());
+    report_.waiting = waiting;
+    report_.running = int(active_.size() - report_.finished.size());
     policy_->observe(report_);
     for (const Sequence& s : report_.finished) policy_->forget(s);
   }
@@ -159,8 +168,10 @@ class Simulated {
   std::uint32_t resample_;
   std::vector<Active> active_;
   StepReport report_;
-  bool whole_ = false;  // all slots are taken
-  int length_ = -1;     // of the first draft with room
+  bool larger_ = false;
+  double smaller_seconds_ = 0;  // of steps that are smaller than the measured ones
+  bool whole_ = false;          // all slots are taken
+  int length_ = -1;             // of the first draft with room
   PredictedSide side_;
 };
 

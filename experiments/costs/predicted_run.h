@@ -22,7 +22,9 @@ struct PredictedRequest {
 // One side of a run.
 struct PredictedSide {
   double seconds = 0, draft_seconds = 0, tokens = 0, rounds = 0, steps = 0;
-  bool beyond = false;  // some step was larger than those that were measured (CostModel::beyond)
+  // Some step was larger than those that were measured, or smaller ones took more than a twentieth of the time. A few
+  // are at the end of every run, where slots and outputs run out.
+  bool beyond = false;
   bool varies = false;  // drafts of whole batches differed in depth, though there was room
   double tokens_per_second() const { return tokens / seconds; }
 };

@@ -108,7 +108,7 @@ class TreeSteps {
   double seconds(int nodes, int levels) const {
     return costs_ ? costs_->model->seconds(shape(nodes, levels)) : fitted_.seconds(nodes, levels);
   }
-  // More rows than any measured step, or, of costs, a larger step in any way.
+  // More rows than any measured step, or, of costs, a step outside of them in any way.
   bool beyond(int nodes, int levels) const {
     if (costs_) return costs_->model->beyond(shape(nodes, levels));
     return fitted_.sequences * nodes > fitted_.most_rows * 1.01;
@@ -116,7 +116,7 @@ class TreeSteps {
   std::string note(int untimed) const {
     if (costs_)
       return "Step times are those of " + costs_->machine + ", from " + costs_->file + ", in a batch of " +
-             std::to_string(costs_->batch) + "; ~: a larger step than those whose costs are known.";
+             std::to_string(costs_->batch) + "; ~: a step outside of those whose costs are known.";
     std::string note = "The results have no step times, so the tree with the most tokens per round is chosen.";
     if (known())
       note = "Step times are a linear fit to " + std::to_string(std::lround(fitted_.steps)) + " steps, " +

@@ -37,7 +37,7 @@ Tuned tune(const std::vector<Result>& results, const TuneOptions& options);
 struct TunedCandidate {
   int length = 0;
   Interval speedup = Interval::unknown();  // over plain decoding
-  bool beyond = false;                     // predicted, from larger steps than those that were measured
+  bool beyond = false;                     // predicted, from steps outside of those that were measured
 };
 
 // Of a batch.

@@ -84,7 +84,32 @@ TEST(CostModels, SayWhatIsBeyondTheMeasured) {
   EXPECT_TRUE(costs.beyond(shape_of(8, 0, 100)));
   EXPECT_TRUE(costs.beyond(shape_of(1, 5, 100)));
   EXPECT_TRUE(costs.beyond(shape_of(4, 4, 700)));
+  EXPECT_TRUE(costs.beyond(shape_of(4, 3))) << "no draft that short";
+  EXPECT_FALSE(costs.beyond(shape_of(2, 4)));
+  EXPECT_FALSE(costs.beyond(shape_of(1, 0, 20))) << "positions take little";
   EXPECT_GT(costs.seconds(shape_of(16, 4)), 1.5 * costs.seconds(shape_of(4, 4))) << "rows go on to cost";
+}
+
+TEST(CostModels, SayWhatIsBelowTheMeasured) {
+  const CostModel large(measured({4, 8}, {0, 2, 4}), {});
+  EXPECT_TRUE(large.beyond(shape_of(2, 0)));
+  EXPECT_TRUE(large.beyond(shape_of(4, 1)));
+  EXPECT_FALSE(large.beyond(shape_of(4, 3)));
+  std::vector<CostedStep> steps;
+  for (const int depth : {0, 2, 4})
+    for (const double context : {1000.0, 4000.0}) {
+      StepShape s = shape_of(1, depth, context);
+      s.rows = 1 + 3 * depth;
+      steps.push_back({.shape = s, .seconds = 1e-6 * context + 1e-3 * depth, .draft_seconds = 1e-4 * depth});
+    }
+  const CostModel wide(steps, {});
+  StepShape three = shape_of(1, 2, 2000), chain = three;
+  three.rows = 7;
+  EXPECT_FALSE(wide.beyond(three));
+  EXPECT_TRUE(wide.beyond(chain)) << "narrower trees than were measured";
+  three.rows = 11;
+  EXPECT_TRUE(wide.beyond(three)) << "wider ones";
+  EXPECT_TRUE(wide.beyond(shape_of(1, 0, 500))) << "steps here are positions";
 }
 
 TEST(CostModels, OfALookupDraftForNothing) {

@@ -178,6 +178,17 @@ TEST(Predictions, SayWhichAcceptanceBreaksEven) {
   EXPECT_NEAR(predicted(costs, longer, 1, two, &known).speedup.value, 1, 0.02);
 }
 
+// The end of an output has no room for a whole draft.
+TEST(SimulatedEngine, AFewSmallerStepsAreNotBeyond) {
+  std::vector<CostedStep> steps = costs_by_hand().steps();
+  std::erase_if(steps, [](const CostedStep& s) { return s.shape.depth == 1; });
+  const CostModel costs(steps, {});
+  Chains one(1), two(2);
+  const std::vector<PredictedRequest> requests{{.prompt_tokens = 0, .new_tokens = 200}};
+  EXPECT_FALSE(served(costs, requests, 1, &two, {{0.5}, {1}}, 0).beyond);
+  EXPECT_TRUE(served(costs, requests, 1, &one, {{0.5}, {1}}, 0).beyond);
+}
+
 TEST(Predictions, OfCostsWithoutAnErrorHaveNoBoundsOfTimes) {
   std::vector<CostedStep> two = costs_by_hand().steps();
   two.resize(2);

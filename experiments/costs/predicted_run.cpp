@@ -24,11 +24,15 @@ struct Active {
 
 // Of a draft with `depth` levels of as many nodes each.
 SequenceReport report_of(std::uint64_t id, int nodes, int depth, int accepted) {
-  SequenceReport r{.id = id, .judged = true, .drafted = nodes, .depth = depth, .accepted = accepted};
-  r.rejected = accepted < depth;
+  SequenceReport r{.id = id,
+                   .judged = true,
+                   .drafted = nodes,
+                   .depth = depth,
+                   .accepted = accepted,
+                   .rejected = accepted < depth,
+                   .emitted = std::vector<Token>(std::size_t(accepted) + 1)};
   for (int l = 0; l < r.tested(); ++l)
     r.levels.push_back({.children = std::max(1, nodes / depth), .accepted = l < accepted ? 0 : -1});
-  r.emitted.assign(std::size_t(accepted) + 1, Token{});
   return r;
 }
 

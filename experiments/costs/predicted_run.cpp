@@ -86,6 +86,7 @@ class Simulated {
     const std::vector<Budget> given = budgets();
     StepShape shape{.batch = int(active_.size()), .rows = double(active_.size())};
     report_ = {};
+    double found = 0;                // levels that are drafted
     double prompts = 0, before = 0;  // tokens of prompts, and the positions before all of them
     for (std::size_t i = 0; i < active_.size(); ++i) {
       Active& a = active_[i];
@@ -97,7 +98,10 @@ class Simulated {
       const int depth = std::min(b.depth, a.left - 1);  // the last token of an output is never fed
       shape.depth = std::max(shape.depth, depth);
       shape.levels += depth;
-      for (int l = 0; l < depth; ++l) shape.rows += rates_.drafted_at(l) * double(b.nodes - 1) / b.depth;
+      for (int l = 0; l < depth; ++l) {
+        found += rates_.drafted_at(l);
+        shape.rows += rates_.drafted_at(l) * double(b.nodes - 1) / b.depth;
+      }
       note_length(b.depth, a);
       emit(a, depth, depth > 0 ? (b.nodes - 1) * depth / b.depth : 0);
     }
@@ -109,6 +113,7 @@ class Simulated {
     report_.rows = int(std::lround(shape.rows + prompts));
     report_.phases = {.draft_forward = draft, .target_forward = seconds - draft, .total = seconds};
     larger_ |= costs_.larger(shape);
+    shape.levels = found;  // a draft that is not found makes no tree narrower
     if (costs_.smaller(shape)) smaller_seconds_ += seconds;
     ++side_.steps;
   }

@@ -145,6 +145,23 @@ class Costs(InFolder):
             self.assertIn(name, sentence)
             self.assertIn("'/drafter/name'", sentence)
 
+    def test_policies_that_follow_past_rounds_are_simulated(self):
+        run = self.write("run.json", {"base": {**BASE, "workload": {**BASE["workload"], "max_new_tokens": 100}},
+                                      "axes": {"/policy": [{"name": "fixed", "length": 1},
+                                                           {"name": "gamma_tune", "start": 1, "most": 8}]}})
+        costs = self.costs_of_rows("costs.json", lambda rows: 0.01)
+        tau = {}
+        for acceptance in ("0", "1"):
+            given = ("--costs", costs, "--acceptance", acceptance, "--json")
+            cells = json.loads(self.done("predict", run, *given))["cells"]
+            for cell in cells:
+                tau[cell["run"]["policy"]["name"], acceptance] = cell["tau"]["value"]
+                self.assertEqual(cell["break_even"] is None, (cell["run"]["policy"]["name"], acceptance)
+                                 == ("gamma_tune", "1"), "drafts of one length have it")
+        self.assertEqual((tau["fixed", "0"], tau["gamma_tune", "0"]), (1, 1))
+        self.assertLessEqual(tau["fixed", "1"], 2)
+        self.assertGreater(tau["gamma_tune", "1"], 3, "drafts grow where all is accepted")
+
     def test_what_the_costs_say_of_other_runs_is_named(self):
         run = self.write("run.json", BASE)
         verifier = {"name": "naive_sampling", "an_option": 1}
@@ -157,7 +174,7 @@ class Costs(InFolder):
                                  "/verifier/name": ("naive_sampling", cell["run"]["verifier"]["name"])})
         self.assertEqual(self.tuned(run, costs, "--batches", "1")["costs_differ"], cell["costs_differ"])
         for command in ("predict", "tune"):
-            text = " ".join(self.done(command, run, *given, "--markdown").split())
+            text = " ".join(self.done(command, run, *given).split())
             self.assertIn("'/engine/threads' is 3 in the costs, and 1 here.", text)
         same = self.costs_of_rows("same.json", lambda rows: 0.01, engine={"threads": 1})
         self.assertNotIn("costs_differ", self.tuned(run, same, "--batches", "1"))

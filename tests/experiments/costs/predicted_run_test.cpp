@@ -187,6 +187,7 @@ TEST(SimulatedEngine, AFewSmallerStepsAreNotBeyond) {
   const std::vector<PredictedRequest> requests{{.prompt_tokens = 0, .new_tokens = 200}};
   EXPECT_FALSE(served(costs, requests, 1, &two, {{0.5}, {1}}, 0).beyond);
   EXPECT_TRUE(served(costs, requests, 1, &one, {{0.5}, {1}}, 0).beyond);
+  EXPECT_FALSE(served(costs, requests, 1, &two, {{0.1}, {0.2}}, 0).beyond) << "seldom found, but as wide";
 }
 
 TEST(Predictions, OfCostsWithoutAnErrorHaveNoBoundsOfTimes) {

@@ -143,8 +143,8 @@ TEST(Messages, NameKeysByTheirPointers) {
 
 TEST(Messages, CommandsHaveTheirOwnOptions) {
   const std::map<std::string, Names> commands = options_of_commands();
-  EXPECT_EQ(commands.at("show"),
-            (Names{"--across", "--by", "--figures", "--format", "--json", "--set", "--sweep", "--tables", "--where"}));
+  EXPECT_EQ(commands.at("show"), (Names{"--across", "--by", "--figures", "--format", "--json", "--set", "--stand-ins",
+                                        "--sweep", "--tables", "--where"}));
   EXPECT_TRUE(commands.at("run").contains("--plugin") && commands.at("run").contains("--set"));
   EXPECT_TRUE(commands.at("generate").contains("--top-k") && !commands.at("check").contains("--top-k"));
   EXPECT_GE(commands.size(), 10u);

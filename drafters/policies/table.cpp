@@ -17,6 +17,9 @@ struct TableEntry {
 
 constexpr const char* kForm = "pairs of a batch, from 1 on and rising, and a length, as [[1, 6], [16, 2], [64, 0]]";
 
+// Where nothing is given.
+const nlohmann::json kLengths = nlohmann::json::array({{1, 4}, {16, 2}, {64, 0}});
+
 // What `foretoken tune` wrote.
 nlohmann::json lengths_in(const nlohmann::json& given) {
   const bool inside = given.is_object();
@@ -35,8 +38,10 @@ std::vector<TableEntry> table_of(const nlohmann::json& o) {
     return Error("the policy 'table' has " + what + "; 'lengths' lists " + kForm + ", of which no length is above " +
                  std::to_string(kMaxPath));
   };
-  const nlohmann::json file = o.value("file", nlohmann::json()),
-                       lengths = file.is_null() ? o.at("lengths") : lengths_in(file);
+  const nlohmann::json file = o.value("file", nlohmann::json()), given = o.value("lengths", nlohmann::json());
+  if (!file.is_null() && !given.is_null())
+    throw Error("the policy 'table' has 'lengths' and a 'file' of them; leave one of them out");
+  const nlohmann::json lengths = !file.is_null() ? lengths_in(file) : given.is_null() ? kLengths : given;
   std::vector<TableEntry> table;
   if (!lengths.is_array() || lengths.empty()) throw wrong("no entry");
   for (const nlohmann::json& pair : lengths) {
@@ -82,9 +87,9 @@ Entry<LengthPolicy> table() {
       .options = {{.name = "lengths",
                    .type = "list",
                    .standard = nullptr,
-                   .meaning = "pairs of a batch and its length, 0 to 64, as [[1, 4], [16, 2]]: each holds up to the "
-                              "next one's batch",
-                   .instead = "file"},
+                   .meaning = "pairs of a batch and its length, 0 to 64: each holds up to the next one's batch; null, "
+                              "without a file: [[1, 4], [16, 2], [64, 0]]",
+                   .optional = true},
                   {"file", "path or object", nullptr,
                    "instead: what foretoken tune wrote; one of another target or drafter is an error", true},
                   {"width", "integer", 1, "nodes for each level of a draft tree", false, 1, 64}},

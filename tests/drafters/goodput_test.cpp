@@ -306,6 +306,14 @@ TEST_F(Goodputs, TableGivesTheLengthOfTheBatch) {
   }
 }
 
+TEST_F(Goodputs, TableHasLengthsOrAFileOfThem) {
+  const json lengths{{1, 2}}, file{{"lengths", lengths}};
+  EXPECT_EQ(table().traits({{"lengths", nullptr}, {"file", file}, {"width", 1}}, {}).most.depth, 2);
+  EXPECT_EQ(table().traits({{"lengths", nullptr}, {"file", nullptr}, {"width", 1}}, {}).most.depth, 4);
+  const json both{{"lengths", lengths}, {"file", file}, {"width", 1}};
+  EXPECT_TRUE(test::says(test::sentence_of([&] { (void)table().traits(both, {}); }), "leave one of them out"));
+}
+
 TEST(StepCosts, AreThoseOfALinearMachineAndCorrectedWhereItIsNone) {
   StepCosts costs(0.995);
   const auto other = [](const StepShape& s) { return 5e-3 + 1e-4 * s.rows + (s.depth == 8 ? 3e-3 : 0); };

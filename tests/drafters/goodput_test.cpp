@@ -214,22 +214,26 @@ TEST_F(Goodputs, GiveMoreToTheSequenceWhoseDraftsAreAccepted) {
   EXPECT_EQ(budgets[1].depth, 8);
 }
 
+// A step of sequence 1, whose draft of so many levels was accepted as a whole.
+StepReport accepted_whole(int depth) {
+  StepReport report;
+  SequenceReport& r = report.sequences.emplace_back();
+  r.id = 1;
+  r.judged = true;
+  r.drafted = r.depth = r.accepted = depth;
+  r.emitted.assign(std::size_t(depth + 1), 0);
+  report.rows = 1 + depth;
+  report.phases.total = 1e-2 + 1e-4 * depth;
+  return report;
+}
+
 TEST_F(Goodputs, StayWithinTheRoomAndTheLargestBudget) {
   for (int i = 0; i < 100; ++i) {
     const std::vector<PastOnly> past{{.id = 1, .length = 9, .batch = 1, .room = {3, 2}}};
     const Budget b = policy->budgets(past).at(0);
     EXPECT_LE(b.depth, i < 60 ? 4 : 2) << "the start asks for more than there is room for, and gets less";
     EXPECT_LE(b.nodes, 9);
-    StepReport report;
-    const int depth = std::min(b.depth, 2);
-    SequenceReport& r = report.sequences.emplace_back();
-    r.id = 1;
-    r.judged = true;
-    r.drafted = r.depth = r.accepted = depth;
-    r.emitted.assign(std::size_t(depth + 1), 0);
-    report.rows = 1 + depth;
-    report.phases.total = 1e-2 + 1e-4 * depth;
-    policy->observe(report);
+    policy->observe(accepted_whole(std::min(b.depth, 2)));
   }
 }
 
@@ -273,16 +277,8 @@ TEST_F(Goodputs, BanditOfLengthsSaysThatItMeasuresNothing) {
   const auto steps = [&](int count, int recorded) {
     for (int n = 0; n < count; ++n) {
       const std::vector<PastOnly> past{{.id = 1, .batch = 1, .room = {kMaxNodes, kMaxPath}}};
-      const int depth = policy->budgets(past).front().depth;
-      StepReport report;
-      SequenceReport& r = report.sequences.emplace_back();
-      r.id = 1;
-      r.judged = true;
-      r.drafted = r.depth = r.accepted = depth;
-      r.emitted.assign(std::size_t(depth + 1), 0);
-      report.rows = 1 + depth;
+      StepReport report = accepted_whole(policy->budgets(past).front().depth);
       report.recorded = recorded;
-      report.phases.total = 1e-2;
       policy->observe(report);
     }
   };

@@ -1,5 +1,5 @@
-"""`foretoken tune`, `calibrate` and `predict` on the demo models: a small sweep, lengths and costs from it, and runs whose
-policies read these files."""
+"""`foretoken tune`, `calibrate` and `predict` on the demo models: a small sweep, lengths and costs from it, and runs
+whose policies read these files."""
 
 import json
 import os

@@ -74,11 +74,16 @@ TEST(DeviceLaws, text_under_penalties_is_plain_decodings) {
   expect_plain_texts(talkative(1), "bf16", path_identical);
 }
 
-TEST(DeviceLaws, penalties_give_the_texts_of_the_reference) {
+constexpr int kParts = 8;
+
+class DeviceLawsByPart : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Parts, DeviceLawsByPart, ::testing::Range(0, kParts));
+
+TEST_P(DeviceLawsByPart, penalties_give_the_texts_of_the_reference) {
   const auto backend = invariant();
   ReferenceBackend reference;
   for (const int vocab : {5, 261})
-    for (const Subject& s : subjects(all_registries(), 4)) {
+    for (const Subject& s : part_of(subjects(all_registries(), 4), GetParam(), kParts)) {
       const Finding f = same_on_devices({s,
                                          {.sampling = talkative(0.9f)},
                                          reference,
@@ -98,11 +103,11 @@ std::string parting(const std::vector<Tokens>& texts, const std::vector<Tokens>&
   return "";
 }
 
-TEST(DeviceLaws, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_prompt) {
+TEST_P(DeviceLawsByPart, a_text_does_not_depend_on_its_batch_nor_on_the_chunks_of_its_prompt) {
   const auto backend = invariant();
   const Models models = demo_models(*backend, "bf16");
   const auto requests = random_requests(24, models.target->info().vocab, 200, 32, 6);
-  for (const Subject& s : subjects(all_registries(), 3)) {
+  for (const Subject& s : part_of(subjects(all_registries(), 3), GetParam(), kParts)) {
     Scenario alone = kScenario, batched = kScenario, chunks = kScenario;
     alone.engine.batch = 1, alone.engine.step_rows = 512;
     batched.engine.batch = 24, batched.engine.step_rows = 1024, batched.engine.pages = 1024;

@@ -45,25 +45,44 @@ struct WideModels {
 const Scenario kQuantized{.sampling = {.temperature = 0},
                           .engine = {.batch = 4, .step_rows = 64, .page_rows = 16, .pages = 256, .check = true}};
 
-TEST(QuantizedCacheLaws, greedy_text_is_plain_decodings_in_every_batch) {
+// Dtypes of the target's cache and of the draft's.
+using Caches = std::pair<const char*, const char*>;
+const auto kCaches = ::testing::Values(Caches("fp8", "int8"), Caches("int8", "fp8"), Caches("bf16", "int8"));
+
+class QuantizedCacheTexts : public ::testing::TestWithParam<Caches> {};
+INSTANTIATE_TEST_SUITE_P(Caches, QuantizedCacheTexts, kCaches);
+
+TEST_P(QuantizedCacheTexts, greedy_text_is_plain_decodings) {
   const WideModels wide;
-  for (const auto& [kv, draft_kv] : {std::pair("fp8", "int8"), {"int8", "fp8"}, {"bf16", "int8"}}) {
-    const Models models = wide.models(kv, draft_kv);
-    const auto requests = random_requests(6, models.target->info().vocab, 200, 24, 5);
-    long accepted = 0, rejected = 0;
-    for (const Subject& s : subjects(all_registries(), 4)) {
-      const Finding f = same_text({s, kQuantized, *wide.backend, models, requests});
-      EXPECT_TRUE(f.holds) << kv << ": " << f.what;
-      accepted += f.accepted, rejected += f.rejected;
-      Scenario alone = kQuantized;
-      alone.engine.batch = 1, alone.engine.step_rows = 512;
-      EXPECT_EQ(run_scenario({s, alone, *wide.backend, models, requests}).outputs,
-                run_scenario({s, kQuantized, *wide.backend, models, requests}).outputs)
-          << kv << ", alone: " << s.text();
-    }
-    EXPECT_GT(accepted, 0);
-    EXPECT_GT(rejected, 0);
+  const Models models = wide.models(GetParam().first, GetParam().second);
+  const auto requests = random_requests(6, models.target->info().vocab, 200, 24, 5);
+  long accepted = 0, rejected = 0;
+  for (const Subject& s : subjects(all_registries(), 4)) {
+    const Finding f = same_text({s, kQuantized, *wide.backend, models, requests});
+    EXPECT_TRUE(f.holds) << f.what;
+    accepted += f.accepted, rejected += f.rejected;
   }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(rejected, 0);
+}
+
+constexpr int kParts = 4;
+
+class QuantizedCacheBatches : public ::testing::TestWithParam<std::tuple<Caches, int>> {};
+INSTANTIATE_TEST_SUITE_P(CachesAndParts, QuantizedCacheBatches,
+                         ::testing::Combine(kCaches, ::testing::Range(0, kParts)));
+
+TEST_P(QuantizedCacheBatches, greedy_text_is_the_same_in_every_batch) {
+  const auto& [caches, part] = GetParam();
+  const WideModels wide;
+  const Models models = wide.models(caches.first, caches.second);
+  const auto requests = random_requests(6, models.target->info().vocab, 200, 24, 5);
+  Scenario alone = kQuantized;
+  alone.engine.batch = 1, alone.engine.step_rows = 512;
+  for (const Subject& s : part_of(subjects(all_registries(), 4), part, kParts))
+    EXPECT_EQ(run_scenario({s, alone, *wide.backend, models, requests}).outputs,
+              run_scenario({s, kQuantized, *wide.backend, models, requests}).outputs)
+        << s.text();
 }
 
 TEST(QuantizedCacheLaws, caches_hold_what_a_prefill_at_once_holds) {

@@ -30,4 +30,11 @@ inline std::vector<conformance::Subject> subjects(const Registries& registries, 
   return subjects(registries, length, conformance::configurations(registries.drafters));
 }
 
+// One of several parts of them, every so many-th: long laws are tests by part, which run beside one another.
+inline std::vector<conformance::Subject> part_of(const std::vector<conformance::Subject>& all, int part, int parts) {
+  std::vector<conformance::Subject> chosen;
+  for (std::size_t i = std::size_t(part); i < all.size(); i += std::size_t(parts)) chosen.push_back(all[i]);
+  return chosen;
+}
+
 }  // namespace foretoken::test

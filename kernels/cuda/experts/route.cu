@@ -30,7 +30,8 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
   for (int i = 0; i < kEach; ++i)
     v[i] = lane + 32 * i < a.experts ? __ldcg(a.logits + row * a.stride + lane + 32 * i) : -kInfinity;
   const auto key = [](float x) { return isnan(x) ? kInfinity : x; };
-  float peak = 0, before = kInfinity, kept = 0;
+  float peak = 0, before = kInfinity;
+  double kept = 0;  // as the mass: sums of hundreds, which the reference has in double
   int expert = -1;
   for (int j = 0; j < a.used; ++j) {
     // The best of those behind the last choice in the order.
@@ -61,19 +62,19 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
     before = best;
     expert = at;
     if (j == 0) peak = raw;
-    kept += expf(raw - peak);
+    kept += double(expf(raw - peak));
     if (lane == 0) {
       a.chosen[row * a.used + j] = at;
       a.shares[row * a.used + j] = expf(raw - peak);
     }
   }
-  float mass = 0;
+  double mass = 0;
 #pragma unroll
   for (int i = 0; i < kEach; ++i)
-    if (lane + 32 * i < a.experts) mass += expf(v[i] - peak);
+    if (lane + 32 * i < a.experts) mass += double(expf(v[i] - peak));
   for (int step = 16; step > 0; step /= 2) mass += __shfl_xor_sync(kAll, mass, step);
   if (lane == 0)
-    for (int j = 0; j < a.used; ++j) a.shares[row * a.used + j] /= a.renormalized ? kept : mass;
+    for (int j = 0; j < a.used; ++j) a.shares[row * a.used + j] = float(double(a.shares[row * a.used + j]) / (a.renormalized ? kept : mass));
 }
 
 __device__ void choose_any(const Route& a, int row, int lane) {

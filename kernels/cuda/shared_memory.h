@@ -213,8 +213,8 @@ constexpr std::int64_t grouped_stage_bytes(std::int64_t cell, std::int64_t rows)
 }
 
 // route_kernel and group_kernel, all of it static: the pairs of each expert; the experts of the first pairs.
-constexpr int kMostRoutedExperts = 4096, kRoutedIds = 4096;
-constexpr std::int64_t kRouteBytes = 4 * (kMostRoutedExperts + kRoutedIds);
+constexpr int kMostRoutedExperts = 4096, kRouteCounts = 8192;
+constexpr std::int64_t kRouteBytes = 4 * (kMostRoutedExperts + kRouteCounts);
 
 // ---- rows of a vocabulary ----
 

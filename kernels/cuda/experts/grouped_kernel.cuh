@@ -56,7 +56,8 @@ __device__ inline unsigned swizzled(int row, int c) { return unsigned(row * 128 
 //   bytes(a)         of the matrix in a stage
 //   Source(a, expert, tile)
 //   copy(to, step)   the thread's share of a stage
-//   multiply(sum, stage, x, warp, lane)   x: addresses of the eight rows of each set, in boxes of 64 inputs
+//   multiply(sum, sets, stage, x, warp, lane)   of the first sets of eight rows; x: their addresses, in boxes of 64
+//                                               inputs
 
 class DenseSource {
  public:
@@ -83,7 +84,7 @@ class DenseSource {
     }
   }
   template <int kSets>
-  __device__ void multiply(float (&sum)[kSets][4], unsigned stage, unsigned x, int warp, int lane) const {
+  __device__ void multiply(float (&sum)[kSets][4], int sets, unsigned stage, unsigned x, int warp, int lane) const {
     constexpr int kSteps = kInputs / 16;
     unsigned w[kSteps][4];
 #pragma unroll
@@ -91,7 +92,7 @@ class DenseSource {
 #pragma unroll
     for (int n = 0; n < kSets; ++n)
 #pragma unroll
-      for (int s = 0; s < kSteps; s += 2) {
+      for (int s = 0; s < kSteps && n < sets; s += 2) {
         unsigned b[4];
         load_matrices(b, x + swizzled(n * 8 + lane % 8, s * 2 + lane / 8));
         multiply_add(sum[n], w[s], b[0], b[1]);
@@ -128,7 +129,7 @@ template <class U> class CodedSource {
     }
   }
   template <int kSets>
-  __device__ void multiply(float (&sum)[kSets][4], unsigned stage, unsigned x, int warp, int lane) const {
+  __device__ void multiply(float (&sum)[kSets][4], int sets, unsigned stage, unsigned x, int warp, int lane) const {
     constexpr int kWords = bits_of(U::kCode), kWordInputs = kCellInputs / kWords, kBox = kSets * 8 * 128;
     const unsigned cell = unsigned(a_.layout.cell), cells = stage + 2u * unsigned(warp) * cell,
                    scales = cells + unsigned(code_bytes(U::kCode) + lane / 4 * bytes_of(U::kForm));
@@ -149,6 +150,7 @@ template <class U> class CodedSource {
         const unsigned a[4] = {pairs[0][2 * s], pairs[1][2 * s], pairs[0][2 * s + 1], pairs[1][2 * s + 1]};
 #pragma unroll
         for (int n = 0; n < kSets; ++n) {
+          if (n >= sets) break;
           if (step % 2 == 0)
             load_matrices(b[n], x + unsigned(box * kBox) + swizzled(n * 8 + lane % 8, step % 4 * 2 + lane / 8));
           multiply_add(sum[n], a, b[n][step % 2 * 2], b[n][step % 2 * 2 + 1]);
@@ -184,7 +186,7 @@ template <int kSets, int kInputs> class GroupedRows {
 
   // Pairs first to first + n of a.pairs.
   __device__ GroupedRows(const Grouped& a, int first, int n)
-      : x_(static_cast<const Bf16*>(a.x)), in_(a.in), policy_(read_often()) {
+      : x_(static_cast<const Bf16*>(a.x)), in_(a.in), rows_of_sets_((n + 7) / 8 * 8), policy_(read_often()) {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int row = row_of(i);
@@ -195,7 +197,7 @@ template <int kSets, int kInputs> class GroupedRows {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
       const int row = row_of(i), c = int(threadIdx.x) % kPieces, k = step * kInputs + c * 8;
-      if (row >= kRows) break;
+      if (row >= rows_of_sets_) break;
       const bool there = rows_[i] != nullptr && k < in_;
       copy_sixteen(to + unsigned(c / 8 * kRows * 128) + swizzled(row, c % 8), there ? rows_[i] + k : x_, there,
                    policy_);
@@ -208,7 +210,7 @@ template <int kSets, int kInputs> class GroupedRows {
   __device__ static int row_of(int i) { return int(threadIdx.x) / kPieces + i * kApart; }
 
   const Bf16 *x_, *rows_[kCopies];  // null: none
-  int in_;
+  int in_, rows_of_sets_;           // with zeros behind the last pair; what lies behind is not multiplied
   std::uint64_t policy_;
 };
 
@@ -263,7 +265,8 @@ template <int kSets, class Source> __global__ void __launch_bounds__(kGroupedThr
       wait_for_copies(a.stages - 2);
       __syncthreads();  // the copies of all threads are there, and all have read the stage before
       request(step + a.stages - 1);
-      source.template multiply<kSets>(sum, stage_at(step), stage_at(step) + unsigned(of_matrix), warp, lane);
+      source.template multiply<kSets>(sum, (n + 7) / 8, stage_at(step), stage_at(step) + unsigned(of_matrix), warp,
+                                      lane);
     }
     if (a.to.gated)
       write_pairs<kSets, true>(a, sum, first, n, tile, warp, lane);

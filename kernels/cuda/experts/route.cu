@@ -74,7 +74,8 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
     if (lane + 32 * i < a.experts) mass += double(expf(v[i] - peak));
   for (int step = 16; step > 0; step /= 2) mass += __shfl_xor_sync(kAll, mass, step);
   if (lane == 0)
-    for (int j = 0; j < a.used; ++j) a.shares[row * a.used + j] = float(double(a.shares[row * a.used + j]) / (a.renormalized ? kept : mass));
+    for (int j = 0; j < a.used; ++j)
+      a.shares[row * a.used + j] = float(double(a.shares[row * a.used + j]) / (a.renormalized ? kept : mass));
 }
 
 __device__ void choose_any(const Route& a, int row, int lane) {
@@ -86,51 +87,79 @@ __device__ void choose_any(const Route& a, int row, int lane) {
     choose<128>(a, row, lane);
 }
 
-// All threads of one block. A warp counts, and then places, the pairs of every 32nd expert.
+// Calls f(pair, its expert, the lanes that have the same one) for the pairs of a warp in order, 32 at a time; without a
+// pair the expert is -1. Loads are ahead of their use.
+template <class F> __device__ void for_pairs_of_warp(const Route& a, int begin, int end, int lane, F f) {
+  constexpr int kAhead = 4;
+  for (int first = begin; first < end; first += 32 * kAhead) {
+    int expert[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int p = first + 32 * i + lane;
+      expert[i] = p < end ? __ldcg(a.chosen + p) : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      f(first + 32 * i + lane, expert[i], __match_any_sync(kAll, expert[i]));
+      __syncwarp();
+    }
+  }
+}
+
+// offsets and touched from how many pairs each expert has, which becomes the number of those before. One warp.
+__device__ void write_offsets(const Route& a, int* totals, int lane) {
+  int sum = 0, touched = 0;
+  for (int first = 0; first < a.experts; first += 32) {
+    const int e = first + lane, n = e < a.experts ? totals[e] : 0;
+    int through = n;
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(kAll, through, step);
+      if (lane >= step) through += other;
+    }
+    const unsigned some = __ballot_sync(kAll, n > 0);
+    if (e < a.experts) a.offsets[e] = totals[e] = sum + through - n;
+    if (n > 0) a.touched[touched + __popc(some & ((1u << lane) - 1))] = e;
+    sum += __shfl_sync(kAll, through, 31);
+    touched += __popc(some);
+  }
+  if (lane == 0) a.offsets[a.experts] = sum;
+  for (int i = touched + lane; i < a.experts; i += 32) a.touched[i] = -1;
+}
+
+// All threads of one block: a counting sort. A warp counts the pairs of its range by expert, and places them behind
+// those of earlier experts and of the same expert in earlier warps.
 __device__ void group(const Route& a) {
-  __shared__ int counts[kMostRoutedExperts], ids[kRoutedIds];
-  static_assert(sizeof counts + sizeof ids == kRouteBytes);
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, count = a.rows * a.used;
-  const bool near = count <= kRoutedIds;
-  for (int p = int(threadIdx.x); near && p < count; p += kRouteThreads) ids[p] = __ldcg(a.chosen + p);
+  __shared__ int counts[kRouteCounts], totals[kMostRoutedExperts];  // [warps, experts], [experts]
+  static_assert(sizeof counts + sizeof totals == kRouteBytes);
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, count = a.rows * a.used,
+            warps = min(kRouteWarps, kRouteCounts / a.experts), range = (count + 32 * warps - 1) / (32 * warps) * 32,
+            begin = warp < warps ? min(count, warp * range) : count, end = min(count, begin + range);
+  int* const mine = counts + warp * a.experts;
+  for (int i = int(threadIdx.x); i < warps * a.experts; i += kRouteThreads) counts[i] = 0;
   __syncthreads();
-  const auto of = [&](int p) { return p >= count ? -1 : near ? ids[p] : __ldcg(a.chosen + p); };
-  for (int e = warp; e < a.experts; e += kRouteWarps) {
-    int n = 0;
-#pragma unroll 4
-    for (int p = 0; p < count; p += 32) n += __popc(__ballot_sync(kAll, of(p + lane) == e));
-    if (lane == 0) counts[e] = n;
-  }
+  for_pairs_of_warp(a, begin, end, lane, [&](int, int expert, unsigned same) {
+    if (expert >= 0 && lane == __ffs(int(same)) - 1) mine[expert] += __popc(same);
+  });
   __syncthreads();
-  if (warp == 0) {
-    int sum = 0, touched = 0;
-    for (int first = 0; first < a.experts; first += 32) {
-      const int e = first + lane, n = e < a.experts ? counts[e] : 0;
-      int through = n;
-      for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(kAll, through, step);
-        if (lane >= step) through += other;
-      }
-      const unsigned some = __ballot_sync(kAll, n > 0);
-      if (e < a.experts) a.offsets[e] = counts[e] = sum + through - n;
-      if (n > 0) a.touched[touched + __popc(some & ((1u << lane) - 1))] = e;
-      sum += __shfl_sync(kAll, through, 31);
-      touched += __popc(some);
+  for (int e = int(threadIdx.x); e < a.experts; e += kRouteThreads) {
+    int before = 0;
+    for (int w = 0; w < warps; ++w) {
+      const int n = counts[w * a.experts + e];
+      counts[w * a.experts + e] = before;
+      before += n;
     }
-    if (lane == 0) a.offsets[a.experts] = sum;
-    for (int i = touched + lane; i < a.experts; i += 32) a.touched[i] = -1;
+    totals[e] = before;
   }
   __syncthreads();
-  for (int e = warp; e < a.experts; e += kRouteWarps) {
-    int at = counts[e];
-#pragma unroll 4
-    for (int p = 0; p < count; p += 32) {
-      const bool here = of(p + lane) == e;
-      const unsigned some = __ballot_sync(kAll, here);
-      if (here) a.pairs[at + __popc(some & ((1u << lane) - 1))] = p + lane;
-      at += __popc(some);
-    }
-  }
+  if (warp == 0) write_offsets(a, totals, lane);
+  __syncthreads();
+  for_pairs_of_warp(a, begin, end, lane, [&](int pair, int expert, unsigned same) {
+    if (expert < 0) return;
+    const int before = mine[expert];
+    a.pairs[totals[expert] + before + __popc(same & ((1u << lane) - 1))] = pair;
+    __syncwarp(same);
+    if (lane == __ffs(int(same)) - 1) mine[expert] = before + __popc(same);
+  });
 }
 
 __global__ void __launch_bounds__(kRouteThreads) route_kernel(Route a) {

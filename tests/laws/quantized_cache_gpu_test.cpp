@@ -66,11 +66,11 @@ TEST_P(QuantizedCacheTexts, greedy_text_is_plain_decodings) {
   EXPECT_GT(rejected, 0);
 }
 
-constexpr int kParts = 4;
+constexpr int kBatchParts = 4;
 
 class QuantizedCacheBatches : public ::testing::TestWithParam<std::tuple<Caches, int>> {};
 INSTANTIATE_TEST_SUITE_P(CachesAndParts, QuantizedCacheBatches,
-                         ::testing::Combine(kCaches, ::testing::Range(0, kParts)));
+                         ::testing::Combine(kCaches, ::testing::Range(0, kBatchParts)));
 
 TEST_P(QuantizedCacheBatches, greedy_text_is_the_same_in_every_batch) {
   const auto& [caches, part] = GetParam();
@@ -79,7 +79,7 @@ TEST_P(QuantizedCacheBatches, greedy_text_is_the_same_in_every_batch) {
   const auto requests = random_requests(6, models.target->info().vocab, 200, 24, 5);
   Scenario alone = kQuantized;
   alone.engine.batch = 1, alone.engine.step_rows = 512;
-  for (const Subject& s : part_of(subjects(all_registries(), 4), part, kParts))
+  for (const Subject& s : part_of(subjects(all_registries(), 4), part, kBatchParts))
     EXPECT_EQ(run_scenario({s, alone, *wide.backend, models, requests}).outputs,
               run_scenario({s, kQuantized, *wide.backend, models, requests}).outputs)
         << s.text();

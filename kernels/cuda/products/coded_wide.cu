@@ -27,7 +27,7 @@ template <class T> __device__ bool add_parts(const CodedWideWork& a, const WideO
   const int thread = thread_of_now(), group = thread / 128,
             unit = (at.row / T::kRows * order.pairs * T::kPeers + at.tile) * T::kGroups + group;
   constexpr int kFours = T::kRows / 8;
-  float4* const partials = a.partials + std::int64_t(unit) * a.parts * kFours * 128 + thread % 128;
+  float4* partials = a.partials + std::int64_t(unit) * a.parts * kFours * 128 + thread % 128;
 #pragma unroll
   for (int n = 0; n < kFours; ++n)
     __stcg(partials + (slice * kFours + n) * 128, float4{sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]});
@@ -36,13 +36,20 @@ template <class T> __device__ bool add_parts(const CodedWideWork& a, const WideO
   asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
   if (last[group] == 0) return false;
   if (thread % 128 == 0) a.counters[unit] = 0;
-  for (int s = 0; s < a.parts; ++s)
+#pragma unroll
+  for (int n = 0; n < kFours; ++n) {
+    const float4 p = __ldcg(partials + n * 128);
+    sum[4 * n] = p.x, sum[4 * n + 1] = p.y, sum[4 * n + 2] = p.z, sum[4 * n + 3] = p.w;
+  }
+#pragma unroll 1
+  for (int s = 1; s < a.parts; ++s) {
+    partials += kFours * 128;
 #pragma unroll
     for (int n = 0; n < kFours; ++n) {
-      const float4 p = __ldcg(partials + (s * kFours + n) * 128);
-      sum[4 * n] = s == 0 ? p.x : sum[4 * n] + p.x, sum[4 * n + 1] = s == 0 ? p.y : sum[4 * n + 1] + p.y;
-      sum[4 * n + 2] = s == 0 ? p.z : sum[4 * n + 2] + p.z, sum[4 * n + 3] = s == 0 ? p.w : sum[4 * n + 3] + p.w;
+      const float4 p = __ldcg(partials + n * 128);
+      sum[4 * n] += p.x, sum[4 * n + 1] += p.y, sum[4 * n + 2] += p.z, sum[4 * n + 3] += p.w;
     }
+  }
   return true;
 }
 
@@ -57,7 +64,7 @@ template <class T, class U, bool kRuns> __device__ void multiply_items(const Cod
   for (int i = first; i < a.items(order); i += stride) {
     const TilePlace at = order(i / a.parts);
     output.begin(at);
-    float sum[T::kRows / 2];
+    float sum[T::kRows / 2] = {};
     if constexpr (kRuns) {
       float slice[T::kRows / 2] = {};  // else its registers are kept for the whole kernel
       for (int s = 0; s < a.runs; ++s) {

@@ -185,7 +185,7 @@ struct CodedWideSize {
   constexpr std::int64_t bytes(std::int64_t cell, std::int64_t boxes) const { return boxes * rows * 128 + fixed(cell); }
   constexpr bool operator==(const CodedWideSize&) const = default;
 };
-constexpr CodedWideSize kCodedWides[] = {{128}, {256}};
+constexpr CodedWideSize kCodedWides[] = {{96}, {128}, {192}, {256}};
 
 // Whether all of them fit: the tile size depends on a product's shape, but whether the route is available must not.
 template <class Tiles> constexpr bool all_fit(const Tiles& tiles, std::int64_t limit) {

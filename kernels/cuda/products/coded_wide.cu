@@ -1,9 +1,8 @@
 // y = x W^T + b for more than 64 rows, W packed, x bf16 [rows, in], sums in f32. Bytes: the codes once from memory for
-// every 2048 rows; for every tile of 128 outputs x 128 or 256 rows its cells and half of its rows of x, from L2: of 256
+// every 2048 rows; for every tile of 128 outputs x 96 to 256 rows its cells and half of its rows of x, from L2: of 256
 // rows and codes of 4 bits, 20 bytes a cycle of a multiprocessor. Operations: 2 * rows * out * in, which bound the
-// time: 16 inputs of a tile take 128 or 256 cycles. Meanwhile both warpgroups make 16 inputs of their 64 outputs bf16,
-// in 20 (codes of 4 bits, scales of bf16) to 60 instructions of each scheduler (f32 scales of FP8): a third to all of
-// the cycles of 128 rows, a sixth to a half of those of 256.
+// time: 128 inputs of a tile take 8 cycles a row. Meanwhile each scheduler issues, for both warpgroups, 400 (codes of 4
+// bits, scales of bf16) to 860 (f32 scales of FP8) instructions, counted in SASS: 0.4 to 0.84 a cycle of 128 rows.
 //
 // Clusters of two blocks take tile after tile, as in wide_kernel.cuh. Slices of splits_of() are added in order: one
 // after another in a block, which keeps two sums, so that its tiles have at most 128 rows; or, where tiles are too few
@@ -151,14 +150,15 @@ struct CodedWay {
                : order_of(out, rows_of, rows).count() * kWidePeers * slices * rows * CodedWideSize::kOuts;
   }
 };
-constexpr CodedWay kWays[] = {
-    {256, false, launch<256, false>}, {128, false, launch<128, false>}, {128, true, launch<128, true>}};
+template <int kRows, bool kRuns> constexpr CodedWay kWay = {kRows, kRuns, launch<kRows, kRuns>};
+constexpr CodedWay kWays[] = {kWay<256, false>, kWay<192, false>, kWay<128, false>, kWay<128, true>, kWay<96, false>};
 constexpr std::int64_t kMostParts = 16 << 20;  // of a product
 
-// Warp instructions that make 16 outputs x 128 inputs bf16, counted in SASS, with those of the ring.
+// Warp instructions of 16 outputs x 128 inputs, counted in SASS.
 double instructions(const PackedLayout& l) {
-  if (l.form == ScaleForm::bf16) return l.code == Code::table ? 500 : l.code == Code::sparse ? 300 : 190;
-  return l.form == ScaleForm::bf16_zero ? 230 : l.code == Code::int4 ? 330 : 460;
+  if (l.form == ScaleForm::bf16)
+    return l.code == Code::sparse ? 580 : l.code == Code::table ? 410 : l.code == Code::e4m3 ? 270 : 200;
+  return l.form == ScaleForm::bf16_zero ? 250 : l.form == ScaleForm::f32_all ? 540 : l.code == Code::int4 ? 370 : 430;
 }
 
 // Estimated microseconds on an H200, whose clock is 1.75 GHz, or as much less under such load as 1.3 times the cycles

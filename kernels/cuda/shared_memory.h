@@ -186,6 +186,10 @@ struct CodedWideSize {
   constexpr bool operator==(const CodedWideSize&) const = default;
 };
 constexpr CodedWideSize kCodedWides[] = {{96}, {128}, {192}, {256}};
+constexpr bool coded_wides_fit(std::int64_t cell, std::int64_t limit) {
+  return std::all_of(std::begin(kCodedWides), std::end(kCodedWides),
+                     [&](const CodedWideSize& t) { return t.boxes(cell, limit) >= CodedWideSize::kFewestBoxes; });
+}
 
 // Whether all of them fit: the tile size depends on a product's shape, but whether the route is available must not.
 template <class Tiles> constexpr bool all_fit(const Tiles& tiles, std::int64_t limit) {

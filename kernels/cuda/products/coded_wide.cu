@@ -152,7 +152,7 @@ struct CodedWay {
 };
 template <int kRows, bool kRuns> constexpr CodedWay kWay = {kRows, kRuns, launch<kRows, kRuns>};
 constexpr CodedWay kWays[] = {kWay<256, false>, kWay<192, false>, kWay<128, false>, kWay<128, true>, kWay<96, false>};
-constexpr std::int64_t kMostParts = 16 << 20;  // of a product
+constexpr std::int64_t kMostParts = 8 << 20;  // floats of a product, which L2 holds
 
 // Warp instructions of 16 outputs x 128 inputs, counted in SASS.
 double instructions(const PackedLayout& l) {
@@ -193,11 +193,8 @@ const CodedWay& way_for(const CudaBackend& backend, const PackedMatrix& m, std::
 }  // namespace
 
 bool can_widen_codes(const CudaBackend& backend, const PackedMatrix& m) {
-  const bool fits = std::all_of(std::begin(kCodedWides), std::end(kCodedWides), [&](const CodedWideSize& t) {
-    return t.boxes(m.layout.cell, backend.shared_memory()) >= CodedWideSize::kFewestBoxes;
-  });
-  return backend.warpgroups() && fits && m.out % 4 == 0 && m.in % (kCellInputs * splits_of(m.out, m.in)) == 0 &&
-         map_encoder() != nullptr;
+  return backend.warpgroups() && coded_wides_fit(m.layout.cell, backend.shared_memory()) && m.out % 4 == 0 &&
+         m.in % (kCellInputs * splits_of(m.out, m.in)) == 0 && map_encoder() != nullptr;
 }
 
 bool widens_codes(const CudaBackend& backend, const PackedMatrix& m, std::int64_t rows) {

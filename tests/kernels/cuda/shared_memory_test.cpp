@@ -92,9 +92,10 @@ TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_w
       EXPECT_GE(boxes, cell < 1100 ? 5 : CodedWideSize::kFewestBoxes) << t.rows << ' ' << cell;
       EXPECT_LE(t.bytes(cell, boxes) + CodedWideSize::kStaticBytes, kLargestSharedMemory) << t.rows << ' ' << cell;
     }
-    EXPECT_LT(t.boxes(528, kLeastSharedMemory), CodedWideSize::kFewestBoxes) << t.rows;
     EXPECT_LE(t.pieces(), CodedWideSize::kMostPieces);
   }
+  EXPECT_TRUE(coded_wides_fit(kLargestCell, kLargestSharedMemory));
+  EXPECT_FALSE(coded_wides_fit(528, kLeastSharedMemory));
   EXPECT_FALSE(all_fit(kProductTiles, kLeastSharedMemory));
 }
 

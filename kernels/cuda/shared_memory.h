@@ -169,6 +169,28 @@ struct CodedTileSize {
 };
 constexpr CodedTileSize kCodedTiles[] = {{32, 144}, {32, 224}, {64, 144}, {64, 224}};
 
+// CodedWideTile<rows> of coded_wide_ring.cuh: 128 outputs, one block on a multiprocessor. A ring of boxes of x, and one
+// of cells; `cell` bytes each, 16 for 128 inputs. Boxes begin at multiples of 1024; then buffers as ProductTile's.
+struct CodedWideSize {
+  int rows;
+
+  static constexpr int kOuts = 128, kStaged = 16, kMostBoxes = 12, kMostPieces = 6, kFewestBoxes = 3;
+  static constexpr std::int64_t kStaticBytes = 2 * 8 * (kMostBoxes + kMostPieces) + 16 * 4 + 2 * 4,
+                                kStaging = kOuts / 64 * 2 * kStaged * 64 * 4;  // static: barriers, a table, two flags
+  constexpr int pieces() const { return rows > 128 ? 3 : 5; }
+  constexpr std::int64_t fixed(std::int64_t cell) const { return 1024 + kStaging + pieces() * kOuts / 8 * cell; }
+  constexpr std::int64_t boxes(std::int64_t cell, std::int64_t limit) const {
+    return std::min<std::int64_t>(kMostBoxes, (limit - kStaticBytes - fixed(cell)) / (rows * 128));
+  }
+  constexpr std::int64_t bytes(std::int64_t cell, std::int64_t boxes) const { return boxes * rows * 128 + fixed(cell); }
+  constexpr bool operator==(const CodedWideSize&) const = default;
+};
+constexpr CodedWideSize kCodedWides[] = {{96}, {128}, {192}, {256}};
+constexpr bool coded_wides_fit(std::int64_t cell, std::int64_t limit) {
+  return std::all_of(std::begin(kCodedWides), std::end(kCodedWides),
+                     [&](const CodedWideSize& t) { return t.boxes(cell, limit) >= CodedWideSize::kFewestBoxes; });
+}
+
 // Whether all of them fit: the tile size depends on a product's shape, but whether the route is available must not.
 template <class Tiles> constexpr bool all_fit(const Tiles& tiles, std::int64_t limit) {
   return std::all_of(std::begin(tiles), std::end(tiles), [&](const auto& t) { return t.fits(limit); });

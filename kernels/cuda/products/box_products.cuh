@@ -1,5 +1,6 @@
 // Warpgroup products of boxes in shared memory: rows of 128 bytes, whatever the numbers: bf16, integers of 8 bits, or
-// FP8 (e4m3). A step of a product reads 32 bytes of every row. Empty except for architecture 90a. This header must not
+// FP8 (e4m3). A step of a product reads 32 bytes of every row. Of bf16 the first
+// factor may be in registers. Empty except for architecture 90a. This header must not
 // know how boxes are loaded.
 #pragma once
 #include <type_traits>
@@ -91,6 +92,23 @@ FORETOKEN_MULTIPLY_AS(64, 128, 64, 65, 66)
 FORETOKEN_MULTIPLY_AS(96, 192, 96, 97, 98)
 FORETOKEN_MULTIPLY_AS(128, 256, 128, 129, 130)
 
+// The same with w [64, 16] in registers: four 8 x 8 matrices of each warp's 16 rows as of mma.m16n8k16.
+#define FORETOKEN_MULTIPLY_REGISTERS(n, columns, w0, w1, w2, w3, x_at, add_at)                                    \
+  __device__ inline void multiply_registers(float(&d)[n], const Quad& w, std::uint64_t x, bool add) {             \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add_at ", 0;\n wgmma.mma_async.sync.aligned.m64n" #columns    \
+                 "k16.f32.bf16.bf16 {" FORETOKEN_NAMES_##n "}, {%" #w0 ", %" #w1 ", %" #w2 ", %" #w3 "}, %" #x_at \
+                                                           ", p, 1, 1, 0;}"                                       \
+                 : FORETOKEN_SUMS_##n("+f")                                                                       \
+                 : "r"(w.r[0]), "r"(w.r[1]), "r"(w.r[2]), "r"(w.r[3]), "l"(x), "r"(int(add)));                    \
+  }
+FORETOKEN_MULTIPLY_REGISTERS(16, 32, 16, 17, 18, 19, 20, 21)
+FORETOKEN_MULTIPLY_REGISTERS(32, 64, 32, 33, 34, 35, 36, 37)
+FORETOKEN_MULTIPLY_REGISTERS(48, 96, 48, 49, 50, 51, 52, 53)
+FORETOKEN_MULTIPLY_REGISTERS(64, 128, 64, 65, 66, 67, 68, 69)
+FORETOKEN_MULTIPLY_REGISTERS(96, 192, 96, 97, 98, 99, 100, 101)
+FORETOKEN_MULTIPLY_REGISTERS(128, 256, 128, 129, 130, 131, 132, 133)
+
+#undef FORETOKEN_MULTIPLY_REGISTERS
 #undef FORETOKEN_MULTIPLY_AS
 #undef FORETOKEN_MULTIPLY
 #undef FORETOKEN_SUMS_128

@@ -3,7 +3,6 @@
 // This header must not know how the sums are used.
 #pragma once
 #include "kernels/cuda/products/packed_matrix.cuh"
-#include "kernels/cuda/products/register_products.cuh"
 #include "kernels/cuda/products/tile_kernel.cuh"
 #include "kernels/cuda/products/tile_output.cuh"
 #include "kernels/cuda/shared_memory.h"
@@ -169,6 +168,29 @@ template <class U, bool kOneGroup> class Operands {
   Scale<U::kForm> scales_[2] = {};
 };
 
+// The compiler must not move reads and writes of these registers across this line.
+template <int n> __device__ inline void hold(Quad (&w)[n]) {
+#pragma unroll
+  for (Quad& q : w)
+#pragma unroll
+    for (std::uint32_t& r : q.r) asm volatile("" : "+r"(r)::"memory");
+}
+
+// sum (+)= the product of the next part of the operands, which are unpacked to `w`, and of x.
+template <class Parts, int n> __device__ inline void multiply_part(float (&sum)[n], Parts& operands,
+                                                                   Quad (&w)[Parts::kSteps], int part, XDescriptor x,
+                                                                   bool add) {
+  hold(w);
+  operands.unpack(w, part);
+  hold(w);
+  pin(sum);
+  begin_products();
+#pragma unroll
+  for (int k = 0; k < Parts::kSteps; ++k) multiply_registers(sum, w[k], x.moved(32 * k).all(), add || k > 0);
+  end_products();
+  pin(sum);
+}
+
 // The reader's side of the ring, in a warpgroup. Lane l of warp w holds outputs 16 w + l / 4 and the eighth after it,
 // rows 8 n + 2 (l % 4) and the next.
 template <class T, class U> class CodedSums {
@@ -203,7 +225,7 @@ template <class T, class U> class CodedSums {
                                   .moved(part / kBoxParts * T::kBox + part % kBoxParts * 2 * Parts::kInputs);
         operands.load(ring_.cells_at(stage_), part);
         wait_products<1>();  // those that read these registers
-        multiply(sum, operands, part % 2 == 0 ? even : odd, part, x, i + part > 0);
+        multiply_part(sum, operands, part % 2 == 0 ? even : odd, part, x, i + part > 0);
         // All products but the last two groups are complete: none reads the stage before.
         if (part == 1 && i > 0 && lane_ == 0) arrive(ring_.empty(before));
       }
@@ -213,26 +235,6 @@ template <class T, class U> class CodedSums {
     wait_products<0>();
     pin(sum);
     if (lane_ == 0) arrive(ring_.empty(before));
-  }
-
-  template <class Parts> __device__ static void multiply(float (&sum)[T::kRows / 2], Parts& operands,
-                                                         Quad (&w)[Parts::kSteps], int part, XDescriptor x, bool add) {
-    hold(w);
-    operands.unpack(w, part);
-    hold(w);
-    pin(sum);
-    begin_products();
-#pragma unroll
-    for (int k = 0; k < Parts::kSteps; ++k) multiply_registers(sum, w[k], x.moved(32 * k).all(), add || k > 0);
-    end_products();
-    pin(sum);
-  }
-  // The compiler must not move reads and writes of these registers across this line.
-  template <int n> __device__ static void hold(Quad (&w)[n]) {
-#pragma unroll
-    for (Quad& q : w)
-#pragma unroll
-      for (std::uint32_t& r : q.r) asm volatile("" : "+r"(r)::"memory");
   }
 
   const CodedWork& a_;

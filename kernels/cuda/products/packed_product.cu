@@ -1,6 +1,7 @@
-// The routes of packed matrices: streamed up to 16 rows, warpgroup products of codes up to 64, and products of more
-// rows by the routes of the dense matrix, to which the codes are unpacked for each product.
+// The routes of packed matrices: streamed up to 16 rows, warpgroup products of codes with more, and, where those are
+// not supported or take longer, the routes of the dense matrix, to which the codes are unpacked for each product.
 #include "kernels/cuda/products/coded_tile.cuh"
+#include "kernels/cuda/products/coded_wide.cuh"
 #include "kernels/cuda/products/dense_matrix.cuh"
 #include "kernels/cuda/products/packed_routes.cuh"
 #include "kernels/cuda/products/product_maps.cuh"
@@ -10,13 +11,15 @@ namespace foretoken {
 std::shared_ptr<const PackedRoutes> packed_routes(const CudaBackend& backend, const PackedMatrix& m) {
   return std::make_shared<const PackedRoutes>(PackedRoutes{StreamPlans(backend, StreamedMatrix::of(m)),
                                                            DenseRoutes(backend, m.out, m.in, DType::bf16),
-                                                           can_tile_codes(backend, m)});
+                                                           can_tile_codes(backend, m), can_widen_codes(backend, m)});
 }
 
-bool PackedMatrix::gates(CudaProducts&, const ProductInput& input) const {
+bool PackedMatrix::gates(CudaProducts& products, const ProductInput& input) const {
   if (out % 16 != 0) return false;
   if (routes->plans.of(StreamInput::bf16, input.rows()) != nullptr) return true;
-  return routes->tiles && input.rows() <= kCodedRows && splits_of(out, in) == 1;
+  const bool wide = input.rows() > kCodedRows;
+  return splits_of(out, in) == 1 &&
+         (wide ? routes->wide && widens_codes(products.backend(), *this, input.rows()) : routes->tiles);
 }
 
 void PackedMatrix::multiply(CudaProducts& products, const ProductResult& result, const ProductInput& input) const {
@@ -26,6 +29,8 @@ void PackedMatrix::multiply(CudaProducts& products, const ProductResult& result,
   const bool fours = out % 4 == 0 && aligned(result.y, 4 * size_of(result.y.dtype()));
   if (routes->tiles && made.rows() <= kCodedRows && (result.gated() || fours))
     return coded_tile_product(backend, result.epilogue(), made.x, *this);
+  if (routes->wide && made.rows() > kCodedRows && fours && widens_codes(backend, *this, made.rows()))
+    return coded_wide_product(products, result.epilogue(), made.x, *this);
   dense_product(products, result, made.x, unpacked(backend, *this), routes->dense);
 }
 

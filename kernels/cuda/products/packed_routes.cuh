@@ -8,7 +8,7 @@ namespace foretoken {
 struct PackedRoutes {
   StreamPlans plans;
   DenseRoutes dense;  // of the matrix unpacked
-  bool tiles;         // coded_tile_product() supports it
+  bool tiles, wide;   // coded_tile_product(), coded_wide_product() support it
 };
 std::shared_ptr<const PackedRoutes> packed_routes(const CudaBackend& backend, const PackedMatrix& m);
 

@@ -17,7 +17,7 @@ class PackedProducts : public Formats {
     const Weight packed = cuda->prepare(w), dense = cuda->prepare(dequantized(w));
     const Tensor gain = up(random_tensor({w.in}, 7));
     EXPECT_EQ(cuda->activation_type(packed), DType::bf16) << what;
-    for (const int n : {1, 2, 5, 8, 9, 16, 17, 32, 40, 64, 70, 130}) {
+    for (const int n : {1, 2, 5, 8, 9, 16, 17, 32, 40, 64, 65, 70, 130, 257}) {
       const std::string where = what + ", rows " + std::to_string(n);
       const Tensor x = up(random_tensor({n, w.in}, unsigned(n))), y = random_tensor({n, w.out}, unsigned(n) + 1);
       ASSERT_TRUE(same_bits(down(cuda->linear(x, packed)), down(cuda->linear(x, dense)))) << where;
@@ -65,10 +65,46 @@ TEST_P(PackedProducts, feed_forward_has_the_bits_of_the_dense_copy) {
     };
     const Weight packed[] = {cuda->prepare(gate_up), cuda->prepare(below)},
                  dense[] = {cuda->prepare(dequantized(gate_up)), cuda->prepare(dequantized(below))};
-    for (const int n : {1, 3, 8, 11, 16, 17, 33, 64, 65, 130}) {
+    for (const int n : {1, 3, 8, 11, 16, 17, 33, 64, 65, 130, 300}) {
       const Tensor x = random_tensor({n, in}, unsigned(n));
       ASSERT_TRUE(same_bits(run(x, packed[0], packed[1]), run(x, dense[0], dense[1])))
           << Shape{wide, in}.text() << ", rows " << n;
+    }
+  }
+}
+
+// More tiles than blocks, of 128 and of 256 rows; slices that a block adds one after another, and slices that are
+// computed apart; row counts at the borders of tiles, and outputs that end within a tile or leave a block without any.
+TEST_P(PackedProducts, of_many_rows_have_the_bits_of_the_dense_copy) {
+  struct Case {
+    int out, in;
+    std::vector<int> rows;
+  };
+  const Case cases[] = {{16512, 256, {127, 128, 129, 250, 256, 511}},  // one slice
+                        {4104, 1024, {128, 192, 256, 385, 2100}},      // two
+                        {1924, 2048, {65, 255, 512, 1030}},            // four
+                        {260, 4096, {96, 300}}};                       // eight
+  for (const auto& [out, in, counts] : cases) {
+    Weight w = quantize(Weight::dense(random_tensor({out, in}, 3)), format);
+    w.bias = random_tensor({out}, 6);
+    const Weight packed = cuda->prepare(w), dense = cuda->prepare(dequantized(w));
+    const Tensor gain = up(random_tensor({in}, 7));
+    for (const int n : counts) {
+      const std::string where = Shape{out, in}.text() + ", rows " + std::to_string(n);
+      const Tensor x = up(random_tensor({n, in}, unsigned(n))), y = random_tensor({n, out}, unsigned(n) + 1);
+      // Twice: counters of slices are zero behind a product.
+      for (int i = 0; i < 2; ++i)
+        ASSERT_TRUE(same_bits(down(cuda->linear(x, packed)), down(cuda->linear(x, dense)))) << where;
+      const Tensor of_packed = up(y), of_dense = up(y);
+      cuda->linear_add(of_packed, x, packed), cuda->linear_add(of_dense, x, dense);
+      ASSERT_TRUE(same_bits(down(of_packed), down(of_dense))) << where;
+      // Into rows that are further apart than they are wide; bf16 results.
+      const Tensor wide[] = {cuda->allocate({n, out + 4}, DType::f32), cuda->allocate({n, out + 4}, DType::f32)};
+      cuda->linear_to(wide[0].columns(0, out), x, packed), cuda->linear_to(wide[1].columns(0, out), x, dense);
+      ASSERT_TRUE(same_bits(down(wide[0].columns(0, out)), down(wide[1].columns(0, out)))) << where;
+      ASSERT_TRUE(
+          same_bits(down(cuda->norm_linear(x, gain, 1e-5f, packed)), down(cuda->norm_linear(x, gain, 1e-5f, dense))))
+          << where;
     }
   }
 }

@@ -107,6 +107,24 @@ TEST_F(Races, products_of_many_rows) {
     }
 }
 
+// One slice, several tiles of a block; slices that are computed apart; slices that a block adds.
+TEST_F(Races, products_of_many_rows_of_codes) {
+  for (const char* precision : {"int4", "fp8"})
+    for (const auto& [half, in, rows] : {std::tuple{8576, 128, 130}, {128, 2048, 130}, {128, 1024, 4200}}) {
+      const auto weight = [&](int out, int inputs, unsigned seed) {
+        return cuda->prepare(quantize(Weight::dense(random_tensor({out, inputs}, seed)), *find_precision(precision)));
+      };
+      const Weight w = weight(2 * half, in, 1), back = weight(in, half, 2);
+      const Tensor gain = up(random_tensor({in}, 6)), x = up(random_tensor({rows, in}, 4));
+      twice(precision, [&] { return cuda->linear(x, w); });
+      twice(precision, [&] {
+        const Tensor y = up(random_tensor({rows, in}, 8));
+        cuda->feed_forward(y, gain, 1e-5f, w, back);
+        return y;
+      });
+    }
+}
+
 TEST_F(Races, products_in_f32) {
   const Weight w = cuda->prepare(random_weight(70, 100, DType::f32, 1));
   const Tensor x = up(random_tensor({9, 100}, 4)), gain = up(random_tensor({1, 100}, 6).reshaped({100}));

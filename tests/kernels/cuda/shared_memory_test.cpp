@@ -86,6 +86,16 @@ TEST(SharedMemory, kernels_of_warpgroups_fit_where_those_are_and_are_not_taken_w
   constexpr std::int64_t kLargestCell = 1024 + 8 * 8 * 12;  // 8 bits, all parts of a scale for each 16 inputs
   for (const CodedTileSize& t : kCodedTiles)
     EXPECT_GE(t.stages(kLargestCell, kLargestSharedMemory), CodedTileSize::kFewestStages) << t.rows << ' ' << t.outs;
+  for (const CodedWideSize& t : kCodedWides) {
+    for (const std::int64_t cell : {std::int64_t(528), std::int64_t(1040), kLargestCell}) {
+      const std::int64_t boxes = t.boxes(cell, kLargestSharedMemory);
+      EXPECT_GE(boxes, cell < 1100 ? 5 : CodedWideSize::kFewestBoxes) << t.rows << ' ' << cell;
+      EXPECT_LE(t.bytes(cell, boxes) + CodedWideSize::kStaticBytes, kLargestSharedMemory) << t.rows << ' ' << cell;
+    }
+    EXPECT_LE(t.pieces(), CodedWideSize::kMostPieces);
+  }
+  EXPECT_TRUE(coded_wides_fit(kLargestCell, kLargestSharedMemory));
+  EXPECT_FALSE(coded_wides_fit(528, kLeastSharedMemory));
   EXPECT_FALSE(all_fit(kProductTiles, kLeastSharedMemory));
 }
 
@@ -156,6 +166,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"experts/route.cu", 1},                // kRouteBytes
       {"elementwise/rms_norm.cu", 2},         // kNormBytes, kNormRowsBytes
       {"products/coded_tile.cu", 3},          // CodedTileSize
+      {"products/coded_wide.cu", 4},          // CodedWideSize
       {"products/exact_product.cu", 1},       // kExactBytes
       {"products/stream_input.cuh", 1},       // kNormBytes of kStreamStaticBytes
       {"products/rounded_rows.cu", 2},        // kRoundBytes

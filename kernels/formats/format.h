@@ -33,8 +33,9 @@ struct Block {
 };
 
 // How a kernel may compute numbers without the table: integers: code c is c - 2^(bits - 1), so that products of codes
-// are sums of integers; e4m3: FP8; table: only by the table. sparse: there are no codes (Weight::kept).
-enum class Coding : std::uint8_t { integers, e4m3, table, sparse };
+// are sums of integers; e4m3: FP8; e2m1: FP4, 0, .5, 1, 1.5, 2, 3, 4, 6 and their negatives; table: only by the table.
+// sparse: there are no codes (Weight::kept).
+enum class Coding : std::uint8_t { integers, e4m3, e2m1, table, sparse };
 
 class WeightFormat {
  public:

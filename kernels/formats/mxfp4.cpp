@@ -30,6 +30,7 @@ class MxFloat4 final : public WeightFormat {
   std::string meaning() const override { return "e2m1, groups of 32 inputs with a power of two"; }
   int bits() const override { return 4; }
   std::span<const float> numbers() const override { return kNumbers; }
+  Coding coding() const override { return Coding::e2m1; }
   Block block(std::int64_t, std::int64_t in) const override { return group_of(in, {32}); }
   // Exponents of the stored scale are -127 ... 127; a scale of f32 is normal from -126 on.
   GroupScale fit(const Extremes& e) const override {

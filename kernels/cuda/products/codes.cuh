@@ -2,10 +2,16 @@
 // bf16 numbers, bf16(scale * (number - zero) - minimum) with each operation rounded to f32 (kernels/formats/format.h).
 // This header must not know where the words lie.
 //
-// Scales that are bf16 numbers take one bf16 fma for two weights. The bits of a code in the last places of a bf16
-// number are that number times 2^-133, exactly (they are subnormal, and 128 is the first normal number): so
+// Integers: the bits of a code in the last places of a bf16 number are that number times 2^-133, exactly (they are
+// subnormal, and 128 is the first normal number). So with a scale that is a bf16 number, two weights take one fma,
 //     fma(code 2^-133, scale 2^133, -offset scale) = scale * (code - offset)
-// rounded once, to bf16. In f32 the product is exact, so rounding it first changes nothing.
+// rounded once, to bf16. In f32 the product is exact, so rounding it first changes nothing. Other scales first make the
+// number itself, fma(code 2^-133, 2^127, -offset 2^-6), and then one or two products (scale_parts.h).
+//
+// FP8 and FP4: exponent and mantissa where bf16 has them are the number times 2^-120 or 2^-126.
+//
+// Instructions for two weights beside those of a scale: int4 2.25, with zero points 3.25, with pairs 4.25; FP4 3.25;
+// FP8 3.5, with pairs 4.5, with f32 scales 7.5.
 //
 // 2:4 weights are stored like codes of 8 bits whose scale belongs to 16 inputs: the two bf16 numbers of four inputs are
 // a word, and in the place of the scale are bits that name the inputs that have one.
@@ -13,19 +19,9 @@
 #include <cstdint>
 
 #include "kernels/cuda/instructions/tensor_core.cuh"
+#include "kernels/cuda/products/scale_parts.h"
 
 namespace foretoken {
-
-// How a code becomes a number. int4: code - 8; int8: code - 128 (codes of fewer bits are moved there); table: by a
-// table of 16 numbers; sparse: two of each four inputs are bf16 numbers, the others 0.
-enum class Code : std::uint8_t { int4, int8, e4m3, table, sparse };
-// The parts of a scale, as they are stored. bf16_zero: the negative of the zero point and kRaisedOffset behind it; also
-// for scales that are too large for bf16.
-enum class ScaleForm : std::uint8_t { bf16, bf16_zero, f32, f32_all };
-
-constexpr int bits_of(Code code) { return code == Code::int4 || code == Code::table ? 4 : 8; }
-constexpr int bytes_of(ScaleForm form) { return form == ScaleForm::bf16 ? 2 : form == ScaleForm::f32_all ? 12 : 4; }
-constexpr float kRaisedOffset = 136;  // of 128 + code, for int4
 
 // ---- pairs: two bf16 numbers in a register ----
 
@@ -77,16 +73,13 @@ struct SharedBytes {
   }
 };
 
-// The scale of one output and group; times(n): two weights from two numbers.
+// The scale of one output and group, times 2^lift_of(); times(n): two weights from two numbers times 2^-lift.
 template <ScaleForm kForm> struct Scale;
 template <> struct Scale<ScaleForm::bf16> {
   Pair scale = 0;
   Scale() = default;
   template <class B> __device__ explicit Scale(B bytes) : scale(both(bytes.half(0))) {}
-  __device__ Pair times(float2 n) const {
-    const float s = widened_pair(scale).x;
-    return rounded_pair(__fmul_rn(s, n.x), __fmul_rn(s, n.y));
-  }
+  __device__ Pair times(Pair n) const { return multiply_pair(n, scale); }
 };
 template <> struct Scale<ScaleForm::bf16_zero> {
   Pair scale = 0, offset = 0;
@@ -95,12 +88,34 @@ template <> struct Scale<ScaleForm::bf16_zero> {
     const unsigned parts = bytes.word(0);
     scale = __byte_perm(parts, 0, 0x1010), offset = __byte_perm(parts, 0, 0x3232);
   }
+  __device__ Pair times(Pair n) const { return multiply_pair(n, scale); }
+};
+template <> struct Scale<ScaleForm::pair> {
+  Pair high = 0, low = 0;
+  static constexpr Pair offset = both(0xbe00);  // -8 2^-6
+  Scale() = default;
+  template <class B> __device__ explicit Scale(B bytes) {
+    const unsigned parts = bytes.word(0);
+    high = __byte_perm(parts, 0, 0x1010), low = __byte_perm(parts, 0, 0x3232);
+  }
+  __device__ Pair times(Pair n) const { return multiply_add_pair(n, high, multiply_pair(n, low)); }
+};
+template <> struct Scale<ScaleForm::pair_zero> {
+  Pair high = 0, low = 0, offset = 0;
+  Scale() = default;
+  template <class B> __device__ explicit Scale(B bytes) {
+    const unsigned parts = bytes.word(0), last = __byte_perm(parts, 0, 0x3232);
+    high = __byte_perm(parts, 0, 0x1010), low = last & both(0xffe0);
+    offset = multiply_pair(last & both(0x1f), both(0xff00));  // -2^127
+  }
+  __device__ Pair times(Pair n) const { return multiply_add_pair(n, high, multiply_pair(n, low)); }
 };
 template <> struct Scale<ScaleForm::f32> {
   float scale = 0;
   Scale() = default;
   template <class B> __device__ explicit Scale(B bytes) : scale(__uint_as_float(bytes.word(0))) {}
   __device__ Pair times(float2 n) const { return rounded_pair(__fmul_rn(scale, n.x), __fmul_rn(scale, n.y)); }
+  __device__ Pair times(Pair n) const { return times(widened_pair(n)); }
 };
 template <> struct Scale<ScaleForm::f32_all> {
   float scale = 0, zero = 0, minimum = 0;
@@ -110,7 +125,10 @@ template <> struct Scale<ScaleForm::f32_all> {
         zero(__uint_as_float(bytes.word(4))),
         minimum(__uint_as_float(bytes.word(8))) {}
   __device__ float of(float n) const { return __fsub_rn(__fmul_rn(scale, __fsub_rn(n, zero)), minimum); }
-  __device__ Pair times(float2 n) const { return rounded_pair(of(n.x), of(n.y)); }
+  __device__ Pair times(Pair p) const {
+    const float2 n = widened_pair(p);
+    return rounded_pair(of(n.x), of(n.y));
+  }
 };
 
 // ---- words ----
@@ -127,46 +145,51 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
       if constexpr (kCode == Code::table) {
         const auto number = [&](int at) { return __uint_as_float(table.word(int((w >> at & 15) * 4))); };
         to[i] = s.times(float2{number(4 * i), number(4 * i + 16)});
-      } else if constexpr (kForm == ScaleForm::bf16) {
-        to[i] = kCode == Code::int4 ? by_places(i < 2 ? w : w >> 8, i % 2, s.scale) : weights(codes(w, i), s.scale);
-      } else if constexpr (kForm == ScaleForm::bf16_zero) {
-        to[i] = multiply_pair(multiply_add_pair(raised(w, i), both(0x3f80), s.offset), s.scale);
+      } else if constexpr (is_integer() && kForm == ScaleForm::bf16) {
+        to[i] = kCode == Code::int4 ? from_places(w, i, s.scale) : from_bytes(codes(w, i), s.scale);
       } else {
-        to[i] = s.times(widened_pair(numbers(w, i)));
+        to[i] = s.times(numbers(w, i, s));
       }
     }
   }
 
  private:
-  // The codes of pair i in the last places; of e4m3, exponent and mantissa where bf16 has them: the number times
-  // 2^-120.
+  static constexpr bool is_integer() { return kCode == Code::int4 || kCode == Code::int8; }
+  // The codes of pair i of int4, and how many places higher than the last they are: those of every other pair need no
+  // shift.
+  static __device__ Pair places(unsigned w, int i) {
+    return (i < 2 ? w : w >> 8) & (i % 2 == 0 ? 0x000f000fu : 0x00f000f0u);
+  }
+  static constexpr unsigned higher(int i) { return i % 2 == 0 ? 0 : 4; }
+  // The codes in the last places; of FP8 and FP4, the number times 2^-lift.
   static __device__ Pair codes(unsigned w, int i) {
-    if constexpr (kCode == Code::int4) return w >> (4 * i) & 0x000f000fu;
     if constexpr (kCode == Code::int8) return i == 0 ? w & 0x00ff00ffu : __byte_perm(w, 0, 0x4341);
-    const unsigned v = i == 0 ? w << 8 : w;
-    return masked(v, 0x80008000u, v >> 4 & 0x07f007f0u);
+    if constexpr (kCode == Code::e4m3)
+      return i == 0 ? w & 0x87f087f0u : masked(w << 4, 0x80f080f0u, w >> 4 & 0x07000700u);
+    if (i == 3) return masked(turned(w, 30), 0x81808180u, w << 6 & 0x00400040u);
+    return (i == 0 ? w : i == 1 ? w << 4 : turned(w, 26)) & 0x81c081c0u;
   }
-  static __device__ Pair weights(Pair codes, Pair scale) {
-    if constexpr (kCode == Code::e4m3) return multiply_pair(codes, lifted(scale, 120));
-    const Pair offset = lifted(scale, kCode == Code::int4 ? 3 : 7) ^ 0x80008000u;
-    return multiply_add_pair(codes, lifted(scale, 133), offset);
+  static __device__ Pair from_places(unsigned w, int i, Pair scale) {
+    return multiply_add_pair(places(w, i), lifted(scale, 133 - higher(i)), lifted(scale, 3) ^ 0x80008000u);
   }
-  // Of int4, without a shift for the codes that lie four places higher: those are 16 times as much.
-  static __device__ Pair by_places(unsigned w, int place, Pair scale) {
-    const Pair offset = lifted(scale, 3) ^ 0x80008000u;
-    return place == 0 ? multiply_add_pair(w & 0x000f000fu, lifted(scale, 133), offset)
-                      : multiply_add_pair(w & 0x00f000f0u, lifted(scale, 129), offset);
+  static __device__ Pair from_bytes(Pair codes, Pair scale) {
+    return multiply_add_pair(codes, lifted(scale, 133), lifted(scale, 7) ^ 0x80008000u);
   }
-  static __device__ Pair raised(unsigned w, int i) { return masked(w >> (4 * i), 0x000f000fu, 0x43004300u); }
-  // The numbers themselves: both are bf16 numbers.
-  static __device__ Pair numbers(unsigned w, int i) {
-    if constexpr (kCode == Code::int4) return multiply_add_pair(raised(w, i), both(0x3f80), both(0xc308));
+  // The numbers times 2^-lift: both are bf16 numbers.
+  static __device__ Pair numbers(unsigned w, int i, const Scale<kForm>& s) {
+    if constexpr (kCode == Code::int4) {
+      constexpr bool kAll = kForm == ScaleForm::f32_all;
+      Pair offset = Scale<ScaleForm::pair>::offset;
+      if constexpr (!kAll) offset = s.offset;
+      const Pair n = multiply_add_pair(places(w, i), lifted(both(0x7d00), 4 - higher(i)), offset);  // times 2^127
+      return kAll ? multiply_pair(n, both(0x4280)) : n;
+    }
     if constexpr (kCode == Code::int8) {
       // Seven bits above 128, less 256 or 128: the eighth bit is worth 128.
       const unsigned v = w >> (8 * i);
       return multiply_add_pair(masked(~v, 0x00800080u, 0x43004300u), both(0xbf80), masked(v, 0x007f007fu, 0x43004300u));
     }
-    return multiply_pair(codes(w, i), both(0x7b80));
+    return codes(w, i);
   }
 };
 

@@ -11,17 +11,21 @@ namespace {
 
 // A weight as kernels/weight.h has it, on the device.
 struct Stored {
-  const std::uint8_t* codes;             // [out, in]
-  const float* numbers;                  // by code
-  const float *scales, *zeros, *minima;  // [out, in / group]; null: 0
+  const std::uint8_t* codes;  // [out, in]
+  const float* numbers;       // by code
+  const unsigned* parts;      // [out, in / group, words_of()]: ScaleParts
   std::int64_t out, in;
   int group, offset;  // `offset` is added to a code
   int neutral;        // the code of 0
 };
+constexpr int words_of(ScaleForm form) { return (bytes_of(form) + 3) / 4; }
 
-// Scales in bf16 are of these magnitudes, or 0: no product with a number is subnormal or too large in f32, and a scale
-// times 2^133 is a bf16 number. Zero points: so that their differences to 128 + code are bf16 numbers.
-constexpr float kLeastScale = 0x1p-100f, kMostScale = 0x1p-6f, kMostZero = 256 - kRaisedOffset;
+// Magnitudes of scales but 0: so that no product with a number, of low parts too, is subnormal or too large, and no
+// scale that is multiplied by a power of two.
+constexpr float kLeastScale = 0x1p-100f, kLeastPair = 0x1p-80f, kMostScale = 0x1p-6f, kMostLifted = 0x1p100f;
+constexpr float most_scale(Code code) { return code == Code::e4m3 ? 0x1p6f : code == Code::e2m1 ? 1.0f : kMostScale; }
+// Zero points: so that they and their differences to codes are bf16 numbers.
+constexpr float kMostZero = 120;
 
 // The input of pair i of word w in a cell, for a lane; the other number of the pair is the next.
 __device__ int input_of(Code code, int w, int i, int lane) {
@@ -29,20 +33,6 @@ __device__ int input_of(Code code, int w, int i, int lane) {
   return step * 16 + i % 2 * 8 + lane % 4 * 2;
 }
 __device__ int place_of(int w, int lane) { return w / 4 * 512 + lane * 16 + w % 4 * 4; }
-
-// A scale of 0 cannot be lifted: it is written as another one, of neutral codes.
-__device__ void write_scale(unsigned char* to, ScaleForm form, float scale, float zero, float minimum) {
-  const auto bits = [](float v) { return unsigned(__bfloat16_as_ushort(__float2bfloat16_rn(v))); };
-  if (form == ScaleForm::bf16) {
-    *reinterpret_cast<std::uint16_t*>(to) = std::uint16_t(bits(scale == 0 ? kLeastScale : scale));
-  } else if (form == ScaleForm::bf16_zero) {
-    *reinterpret_cast<unsigned*>(to) = bits(scale) | bits(-(kRaisedOffset + zero)) << 16;
-  } else {
-    float* const parts = reinterpret_cast<float*>(to);
-    parts[0] = scale;
-    if (form == ScaleForm::f32_all) parts[1] = zero, parts[2] = minimum;
-  }
-}
 
 // A warp packs a cell. Sets *nans where a code means NaN.
 __global__ void pack_kernel(Stored s, PackedLayout layout, unsigned char* cells, std::int64_t count, int* nans) {
@@ -52,28 +42,36 @@ __global__ void pack_kernel(Stored s, PackedLayout layout, unsigned char* cells,
   const std::int64_t first = cell % layout.eights * kCellOutputs, o = first + lane / 4,
                      k0 = cell / layout.eights * kCellInputs, groups = s.in / s.group;
   unsigned char* const to = cells + cell * layout.cell;
-  const int bits = bits_of(layout.code);
+  const int bits = bits_of(layout.code), words = words_of(layout.form);
+  const auto parts_of = [&](std::int64_t output, std::int64_t k) {
+    return s.parts + (output * groups + k / s.group) * words;
+  };
+  const unsigned no_scale = unsigned(__bfloat16_as_ushort(__float2bfloat16_rn(kNoScale)));
   const auto code = [&](std::int64_t k) {
     if (o >= s.out) return 0u;
     const unsigned c = s.codes[o * s.in + k];
     if (isnan(s.numbers[c])) *nans = 1;
-    return layout.form == ScaleForm::bf16 && s.scales[o * groups + k / s.group] == 0 ? unsigned(s.neutral)
-                                                                                     : c + unsigned(s.offset);
+    const bool is_none = layout.form == ScaleForm::bf16 && *parts_of(o, k) == no_scale;
+    return spread(layout.code, is_none ? unsigned(s.neutral) : c + unsigned(s.offset));
   };
   for (int w = 0; w < bits; ++w) {
     unsigned word = 0;
     for (int i = 0; i < 16 / bits; ++i) {
       const std::int64_t k = k0 + input_of(layout.code, w, i, lane);
-      word |= code(k) << (bits * i) | code(k + 1) << (bits * i + 16);
+      word |= placed(layout.code, code(k) | code(k + 1) << 16, i);
     }
     *reinterpret_cast<unsigned*>(to + place_of(w, lane)) = word;
   }
   for (int i = lane; i < layout.scale_bytes() / bytes_of(layout.form); i += 32) {
-    const std::int64_t output = first + i % kCellOutputs,
-                       group = (k0 + (i / kCellOutputs << layout.group_log)) / s.group, at = output * groups + group;
-    const auto part = [&](const float* parts) { return parts != nullptr && output < s.out ? parts[at] : 0.0f; };
-    write_scale(to + code_bytes(layout.code) + i * bytes_of(layout.form), layout.form, part(s.scales), part(s.zeros),
-                part(s.minima));
+    const std::int64_t output = first + i % kCellOutputs, k = k0 + (i / kCellOutputs << layout.group_log);
+    unsigned char* const scale = to + code_bytes(layout.code) + i * bytes_of(layout.form);
+    for (int j = 0; j < words; ++j) {
+      const unsigned part = output < s.out ? parts_of(output, k)[j] : 0;
+      if (layout.form == ScaleForm::bf16)
+        *reinterpret_cast<std::uint16_t*>(scale) = std::uint16_t(part);
+      else
+        reinterpret_cast<unsigned*>(scale)[j] = part;
+    }
   }
 }
 
@@ -185,6 +183,10 @@ bool are_bf16(std::span<const float> scales) {
 bool are_within(std::span<const float> scales, float least, float most) {
   return std::ranges::all_of(scales, [&](float s) { return s == 0 || (std::abs(s) >= least && std::abs(s) <= most); });
 }
+// Whether all scales but 0 and NaN have pairs, where they are at most this.
+bool have_pairs(std::span<const float> scales, float most) {
+  return std::ranges::all_of(scales, [&](float s) { return std::isnan(s) || are_within({&s, 1}, kLeastPair, most); });
+}
 
 struct Choice {
   bool possible = true;
@@ -197,27 +199,51 @@ Choice of_integers(const Weight& w) {
   const int bits = w.format->bits();
   Choice c = {.code = bits <= 4 ? Code::int4 : Code::int8};
   c.neutral = 1 << (bits_of(c.code) - 1), c.offset = c.neutral - (1 << (bits - 1));
-  const bool whole =
-      std::ranges::all_of(zeros, [](float z) { return z == std::nearbyint(z) && std::abs(z) <= kMostZero; });
+  const auto are_whole = [&](float least, float most) {
+    return std::ranges::all_of(zeros, [&](float z) { return z == std::nearbyint(z) && z >= least && z <= most; });
+  };
+  const bool four = c.code == Code::int4 && !w.minima;
   if (!w.zeros && !w.minima && are_bf16(scales) && are_within(scales, kLeastScale, kMostScale))
     c.form = ScaleForm::bf16;
-  else if (c.code == Code::int4 && whole && !w.minima && are_bf16(scales) && are_within(scales, kLeastScale, 0x1p100f))
+  else if (four && are_whole(-kMostZero, kMostZero) && are_bf16(scales) && are_within(scales, kLeastScale, kMostLifted))
     c.form = ScaleForm::bf16_zero;
-  else if (w.zeros || w.minima)
+  else if (four && !w.zeros && have_pairs(scales, kMostLifted))
+    c.form = ScaleForm::pair;
+  else if (four && are_whole(-8, 8) && have_pairs(scales, kMostLifted) &&
+           std::ranges::all_of(scales, [](float s) { return pair_of(s, true).has_value(); }))
+    c.form = ScaleForm::pair_zero;
+  else if (c.code == Code::int4 || w.zeros || w.minima)
     c.form = ScaleForm::f32_all;
   return c;
 }
 Choice choice_of(const Weight& w) {
-  if (w.format->coding() == Coding::integers) return of_integers(w);
-  if (w.zeros || w.minima || (w.format->coding() == Coding::table && w.format->bits() != 4)) return {.possible = false};
+  const Coding coding = w.format->coding();
+  if (coding == Coding::integers) return of_integers(w);
+  if (w.zeros || w.minima || (coding == Coding::table && w.format->bits() != 4)) return {.possible = false};
   const std::span<const float> scales = w.scales.values<float>();
-  const auto zero = std::ranges::find(w.format->numbers(), 0.0f);
-  Choice c = {.code = w.format->coding() == Coding::e4m3 ? Code::e4m3 : Code::table,
-              .neutral = int(zero - w.format->numbers().begin())};
-  if (are_bf16(scales) && zero != w.format->numbers().end() &&
-      (c.code == Code::table || are_within(scales, kLeastScale, kMostScale)))
-    c.form = ScaleForm::bf16;
-  return c;
+  if (coding == Coding::e4m3) {
+    const float most = most_scale(Code::e4m3);
+    const bool one = are_bf16(scales) && are_within(scales, kLeastScale, most);
+    return {.possible = one || have_pairs(scales, most),
+            .code = Code::e4m3,
+            .form = one ? ScaleForm::bf16 : ScaleForm::pair};
+  }
+  if (coding == Coding::e2m1 && are_bf16(scales) && are_within(scales, kLeastScale, most_scale(Code::e2m1)))
+    return {.code = Code::e2m1, .form = ScaleForm::bf16};
+  return {.code = Code::table, .form = ScaleForm::f32};
+}
+
+// i32 [out, in / group, words_of()]; those of an output whose scales are its predecessor's are not computed again.
+Tensor parts_of(const Weight& w, const Choice& c) {
+  const std::int64_t groups = w.in / w.group, words = words_of(c.form);
+  const Tensor all = Tensor::host({w.out, groups, words}, DType::i32);
+  const auto part = [](const Tensor& t, std::int64_t i) { return t ? t.data<float>()[i] : 0.0f; };
+  std::int32_t* to = all.data<std::int32_t>();
+  for (std::int64_t i = 0; i < w.out * groups; ++i, to += words) {
+    const auto parts = scale_parts(c.code, c.form, part(w.scales, i), part(w.zeros, i), part(w.minima, i));
+    std::copy_n(parts.value().begin(), words, to);
+  }
+  return all;
 }
 
 constexpr int kThreads = 128;
@@ -259,15 +285,12 @@ std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
   m->numbers = backend.upload(Tensor::host_copy(w.format->numbers(), DType::f32));
   m->layout.numbers = m->numbers.data<float>();
   const std::int64_t count = m->cells.dim(0) * m->cells.dim(1);
-  const Tensor codes = backend.upload(w.values), scales = backend.upload(w.scales), zeros = uploaded(backend, w.zeros),
-               minima = uploaded(backend, w.minima);
+  const Tensor codes = backend.upload(w.values), parts = backend.upload(parts_of(w, choice));
   const Tensor nans = backend.allocate({1}, DType::i32), found = Tensor::host({1}, DType::i32);
   check(cudaMemsetAsync(nans.raw(), 0, 4, backend.cuda_stream()), "clearing memory");
   const Stored stored{codes.data<std::uint8_t>(),
                       m->layout.numbers,
-                      scales.data<float>(),
-                      data_or_null<float>(zeros),
-                      data_or_null<float>(minima),
+                      parts.data<unsigned>(),
                       w.out,
                       w.in,
                       w.group,

@@ -66,18 +66,21 @@ template <class F> void with_unpack(const PackedLayout& layout, F f) {
     case Code::int4:
       return form == bf16        ? f(Unpack<Code::int4, bf16>())
              : form == bf16_zero ? f(Unpack<Code::int4, bf16_zero>())
-             : form == f32       ? f(Unpack<Code::int4, f32>())
+             : form == pair      ? f(Unpack<Code::int4, pair>())
+             : form == pair_zero ? f(Unpack<Code::int4, pair_zero>())
                                  : f(Unpack<Code::int4, f32_all>());
     case Code::int8:
       return form == bf16  ? f(Unpack<Code::int8, bf16>())
              : form == f32 ? f(Unpack<Code::int8, f32>())
                            : f(Unpack<Code::int8, f32_all>());
     case Code::e4m3:
-      return form == bf16 ? f(Unpack<Code::e4m3, bf16>()) : f(Unpack<Code::e4m3, f32>());
+      return form == bf16 ? f(Unpack<Code::e4m3, bf16>()) : f(Unpack<Code::e4m3, pair>());
+    case Code::e2m1:
+      return f(Unpack<Code::e2m1, bf16>());
     case Code::sparse:
       return f(Unpack<Code::sparse, bf16>());
     case Code::table:
-      return form == bf16 ? f(Unpack<Code::table, bf16>()) : f(Unpack<Code::table, f32>());
+      return f(Unpack<Code::table, f32>());
   }
 }
 

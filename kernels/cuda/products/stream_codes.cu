@@ -7,8 +7,9 @@
 namespace foretoken {
 namespace {
 
-// int4: stages of a ring that lanes fill, for few warps and for many.
+// Codes of 4 bits but those of a table: stages of a ring that lanes fill, for few warps and for many.
 constexpr int kStages[] = {8, 4};
+constexpr bool lanes_copy(Code code) { return code == Code::int4 || code == Code::e2m1; }
 // The others: stages by inputs of a piece: with 256, a piece has less work beside its products. Codes of a table are
 // not read faster where lanes copy them: looking them up takes the time.
 template <int kBits> constexpr int ring_of(int inputs) {
@@ -16,7 +17,7 @@ template <int kBits> constexpr int ring_of(int inputs) {
 }
 
 template <class U, int NT> StreamKernel<CodedMatrix> kernel_of(const StreamPieces& pieces, const PackedLayout& layout) {
-  if constexpr (U::kCode != Code::int4) {
+  if constexpr (!lanes_copy(U::kCode)) {
     constexpr auto kRing = ring_of<bits_of(U::kCode)>;
     return pieces.piece == 256 ? stream_kernel<NT, Ring<CodedPieces<U, kRing(256), 256>>>
                                : stream_kernel<NT, Ring<CodedPieces<U, kRing(128), 128>>>;
@@ -33,7 +34,7 @@ template <class U, int NT> StreamKernel<CodedMatrix> kernel_of(const StreamPiece
 
 std::array<StreamPieces, 2> coded_pieces(const PackedMatrix& m) {
   const int cell = m.layout.cell;
-  if (m.layout.code == Code::int4) return {{{kStages[0], 128, 2 * cell, true}, {kStages[1], 128, 2 * cell, true}}};
+  if (lanes_copy(m.layout.code)) return {{{kStages[0], 128, 2 * cell, true}, {kStages[1], 128, 2 * cell, true}}};
   const auto ring = bits_of(m.layout.code) == 4 ? ring_of<4> : ring_of<8>;
   return {{{ring(256), 256, 4 * cell}, {ring(128), 128, 2 * cell}}};
 }

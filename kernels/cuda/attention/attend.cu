@@ -160,11 +160,13 @@ bool plan_decode(DecodeWork& w, const Machine& machine, int most_spans) {
   a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
   for (w.spans = least_spans(a.deepest, machine.cluster); w.spans <= most_spans; w.spans += span_unit(a.deepest)) {
     a.splits = (a.deepest + w.spans * kSpan - 1) / (w.spans * kSpan);
-    const std::int64_t bytes = decode_bytes(w),
-                       blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
+    const std::int64_t blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
+    w.bytes = decode_bytes(w);
     const std::int64_t at_once = std::min<std::int64_t>(
-        2, machine.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two: the limit set by registers
-    if (bytes <= machine.block_memory && blocks <= at_once * machine.multiprocessors) return true;
+        2, machine.multiprocessor_memory / (w.bytes + kReservedSharedMemory));  // two: the limit set by registers
+    if (w.bytes > machine.block_memory || blocks > at_once * machine.multiprocessors) continue;
+    if (a.splits == 1) w.bytes = decode_memory(w.bytes, blocks, a.rows, machine);
+    return true;
   }
   return false;
 }

@@ -57,7 +57,7 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.head_tables = layout.head_tables;
   w.tables = layout.tables.row<std::int32_t>(part.first_sequence * (w.head_tables ? std::int64_t(kv.kv_heads) : 1));
   w.ancestors = part.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
-  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
+  w.rules.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
   w.chunks = chunks_of(w.deepest);
   return w;
 }

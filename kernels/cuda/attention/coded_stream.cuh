@@ -25,9 +25,10 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
 
   // Lane l holds vectors 2 (l % 4) + h of each set: of 16 keys those at l / 4 and l / 4 + 8, of 16 numbers 2 (l / 4)
   // and the next.
-  uint4 q[kHold ? kSets : 1][kTiles / 2];                                    // two tiles each
-  float sum[kSets][kMine][4], mass[kSets][4], peak[kSets][2];                // of the chunk
-  float total[kSets][kMine][4], total_mass[kSets][2], total_peak[kSets][2];  // of the chunks before
+  uint4 q[kHold ? kSets : 1][kTiles / 2];                      // two tiles each
+  float sum[kSets][kMine][4], mass[kSets][4], peak[kSets][2];  // of the chunk
+  float total[kSets][kMine][4];                                // of the chunks before
+  Total totals[kSets][2];
 
   // What a warp reads of a step's values before their weights are known.
   struct Values {
@@ -133,30 +134,25 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
   __device__ void weigh(const Values& v, const float (&s)[kSets][4]) {
 #pragma unroll
     for (int n = 0; n < kSets; ++n) {
-      float most[2] = {peak[n][0], peak[n][1]}, base[2], keep[2];
+      float most[2] = {kUnseen, kUnseen};
 #pragma unroll
       for (int w = 0; w < kCodedWarps; ++w) {
         const float2 of = *reinterpret_cast<const float2*>(exchange[n].peaks[w] + lane % 4 * 2);
         most[0] = fmaxf(most[0], of.x), most[1] = fmaxf(most[1], of.y);
       }
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float now = most[h];
-        base[h] = now == kUnseen ? 0.0f : now * a.scale, keep[h] = rescale(peak[n][h], now, a.scale), peak[n][h] = now;
-      }
+      const Weigher by[2] = {weigher_of(a.rules, peak[n][0], most[0]), weigher_of(a.rules, peak[n][1], most[1])};
       std::uint32_t weights[2], scaled[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float left = exp2_fast(__fmaf_rn(s[n][i * 2], a.scale, -base[0])),
-                    right = exp2_fast(__fmaf_rn(s[n][i * 2 + 1], a.scale, -base[1]));
+        const float left = by[0](s[n][i * 2]), right = by[1](s[n][i * 2 + 1]);
         weights[i] = transposed(pack_bf16(left, right));
         scaled[i] = transposed(pack_bf16(scaled_weight(left, v.scales[i]), scaled_weight(right, v.scales[i])));
       }
       exchange[n].weights[warp][lane] = {weights[0], weights[1], scaled[0], scaled[1]};
 #pragma unroll
-      for (int i = 0; i < 4 * kMine; ++i) sum[n][i / 4][i % 4] *= keep[i % 2];
+      for (int i = 0; i < 4 * kMine; ++i) sum[n][i / 4][i % 4] *= by[i % 2].keep;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) mass[n][i] *= keep[i % 2];
+      for (int i = 0; i < 4; ++i) mass[n][i] *= by[i % 2].keep;
     }
   }
   __device__ void add_values(const Values& v) {
@@ -196,8 +192,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
         store_chunk(chunk, n, h);
         continue;
       }
-      const Fold by = fold(total_peak[n][h], peak[n][h], a.scale);
-      total_mass[n][h] = folded(total_mass[n][h], mass[n][h], by);
+      const Fold by = totals[n][h].fold(a.rules, peak[n][h], mass[n][h]);
 #pragma unroll
       for (int m = 0; m < kMine; ++m)
         total[n][m][h] = folded(total[n][m][h], sum[n][m][h], by),
@@ -221,7 +216,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
       const int n = i / 2, h = i % 2;
       int of_row, of_head;
       if (!Rows::find(n, h, of_row, of_head)) continue;
-      const float inverse = inverse_mass(total_mass[n][h]);
+      const float inverse = totals[n][h].inverse();
       Bf16* const to = static_cast<Bf16*>(a.out) + (std::int64_t(of_row) * a.heads + of_head) * kHead + number();
 #pragma unroll
       for (int m = 0; m < kMine; ++m)
@@ -242,7 +237,6 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
       if (warp == 0 && lane < 4)
         exchange[n].sights[lane * 2 + h] = {mine && a.first ? max(a.first[of_row], 0) : 0,
                                             mine ? a.visible[of_row] : 0};
-      total_peak[n][h] = kUnseen, total_mass[n][h] = 0;
     }
 #pragma unroll
     for (int i = 0; i < 4 * kMine * kSets; ++i) total[i / (4 * kMine)][i / 4 % kMine][i % 4] = 0;
@@ -260,6 +254,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct CodedStreamBlock : Code
       __syncwarp();
       if (lane == 0) arrive(&shared.empty[stage]);
       if (++stage == work.stages) stage = 0, parity ^= 1;
+      a.rules.apply(reinterpret_cast<float(&)[kSets * 4]>(s));
       hide(at * kStep, s);
       offer_peaks(s);
       sync_warps();

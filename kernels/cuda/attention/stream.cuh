@@ -28,8 +28,9 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   int low[2], high[2];
   // Units that each block folds; the block and unit that receive this warp's first unit.
   int share = 0, receiver = 0, receiver_unit = 0;
-  float sum[kTiles][4], mass[4], peak[2];                // of the chunk
-  float total[kTiles][4], total_mass[2], total_peak[2];  // of the chunks before
+  float sum[kTiles][4], mass[4], peak[2];  // of the chunk
+  float total[kTiles][4];                  // of the chunks before
+  Total totals[2];
 
   using Rows::Rows;
 
@@ -67,24 +68,17 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       const float left = __shfl_xor_sync(~0u, most[0], i), right = __shfl_xor_sync(~0u, most[1], i);
       most[0] = fmaxf(most[0], left), most[1] = fmaxf(most[1], right);
     }
-    float base[2], keep[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float now = fmaxf(peak[h], most[h]);
-      base[h] = now == kUnseen ? 0.0f : now * a.scale, keep[h] = rescale(peak[h], now, a.scale), peak[h] = now;
-    }
+    const Weigher by[2] = {weigher_of(a.rules, peak[0], most[0]), weigher_of(a.rules, peak[1], most[1])};
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float left = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2], a.scale, -base[0])),
-                  right = exp2_fast(__fmaf_rn(s[i / 2][i % 2 * 2 + 1], a.scale, -base[1]));
-      weights[i / 2][i % 2] = transposed(pack_bf16(left, right));
+      weights[i / 2][i % 2] = transposed(pack_bf16(by[0](s[i / 2][i % 2 * 2]), by[1](s[i / 2][i % 2 * 2 + 1])));
     }
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[m][i] *= keep[i % 2];
+      for (int i = 0; i < 4; ++i) sum[m][i] *= by[i % 2].keep;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) mass[i] *= keep[i % 2];
+    for (int i = 0; i < 4; ++i) mass[i] *= by[i % 2].keep;
   }
   // kSome: only the tiles of 16 keys in the mask `tiles`; skipping a tile that no row attends to changes no bit.
   template <bool kSome> __device__ void add_values(int stage, const std::uint32_t (&weights)[4][2], unsigned tiles) {
@@ -120,8 +114,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     } else {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const Fold by = fold(total_peak[h], peak[h], a.scale);
-        total_mass[h] = folded(total_mass[h], mass[h], by);
+        const Fold by = totals[h].fold(a.rules, peak[h], mass[h]);
 #pragma unroll
         for (int m = 0; m < kTiles; ++m)
           total[m][h] = folded(total[m][h], sum[m][h], by),
@@ -169,7 +162,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     if (mine) *reinterpret_cast<std::uint32_t*>(to + i * 8) = pair;
   }
   __device__ void store() const {
-    const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
+    const float inverse[2] = {totals[0].inverse(), totals[1].inverse()};
     Bf16* const to = out_at(warp);
     const bool mine = warp * kStreamVectors + lane / 4 < vectors;
 #pragma unroll
@@ -180,18 +173,18 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
   __device__ void fold_units() const {
     for (int u = warp; u < share && rank * share + u < work.warps * 2 * kTiles; u += work.warps) {
       const int unit = rank * share + u, w = unit / (2 * kTiles);
-      float top[2] = {kUnseen, kUnseen}, whole[2] = {}, result[2] = {};
+      Total of[2];
+      float result[2] = {};
 #pragma unroll 4
       for (int c = 0; c < chunks; ++c) {
-        const float4 of =
+        const float4 two =
             *reinterpret_cast<const float4*>(&peaks[(c * work.warps + w) * kStreamVectors + lane % 4 * 2]);
         const float2 of_chunk = sums[(c * share + u) * 32 + lane];
-        const Fold left = fold(top[0], of.x, a.scale), right = fold(top[1], of.z, a.scale);
-        whole[0] = folded(whole[0], of.y, left), result[0] = folded(result[0], of_chunk.x, left);
-        whole[1] = folded(whole[1], of.w, right), result[1] = folded(result[1], of_chunk.y, right);
+        result[0] = folded(result[0], of_chunk.x, of[0].fold(a.rules, two.x, two.y));
+        result[1] = folded(result[1], of_chunk.y, of[1].fold(a.rules, two.z, two.w));
       }
-      put(out_at(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * inverse_mass(whole[0]),
-          result[1] * inverse_mass(whole[1]));
+      put(out_at(w), w * kStreamVectors + lane / 4 < vectors, unit % (2 * kTiles), result[0] * of[0].inverse(),
+          result[1] * of[1].inverse());
     }
   }
 
@@ -208,7 +201,6 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
     for (int h = 0; h < 2; ++h) {
       const int v = warp * kStreamVectors + lane % 4 * 2 + h;
       low[h] = v < vectors ? shared.low[v / a.group] : 0, high[h] = v < vectors ? shared.high[v / a.group] : 0;
-      total_peak[h] = kUnseen, total_mass[h] = 0;
     }
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) total[m][0] = total[m][1] = total[m][2] = total[m][3] = 0;
@@ -229,6 +221,7 @@ template <int kHead> struct StreamBlock : PageStreamRows<kHead> {
       wait_barrier(&shared.full[stage], parity);
       if (Rows::odd(from)) Rows::patch(stage, from, false);
       scores(stage, s);
+      a.rules.apply(reinterpret_cast<float(&)[16]>(s));
       done(stage, parity);
       hide(from, s);
       weigh(s, weights);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/parts.h"
 #include "kernels/cuda/attention/routes.h"
@@ -103,9 +102,9 @@ struct Sums {
 
 // The route of rows that are neither rotated nor stored. Sets the work's splits and tile, and `coded` where that route
 // is taken.
-AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, CodedStreamWork& coded) {
+AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, StreamWork& coded) {
   if (plan_coded_stream(coded, w, b.machine(), b.architecture())) {
-    w.splits = coded.a.splits;
+    w.splits = coded.of.a.splits;
     return AttendRoute::coded_stream;
   }
   if (takes_prompt(b, w)) {
@@ -121,11 +120,11 @@ AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, CodedStreamWork& c
 
 // Attention by that route.
 void attend_rows(CudaBackend& b, AttentionWork w) {
-  CodedStreamWork coded;
+  StreamWork coded;
   const AttendRoute route = plan_rows(b, w, coded);
   const Sums sums(b, w, w.splits > 1);
   if (route == AttendRoute::coded_stream)
-    coded.a = w, launch_coded_stream(coded, b.cuda_stream(), b.reads_early());
+    coded.of.a = w, launch_stream(coded, b.cuda_stream(), b.reads_early());
   else if (route == AttendRoute::prompt)
     launch_prompt(w, b.cuda_stream(), b.reads_early());
   else if (route == AttendRoute::coded_tiles)
@@ -202,7 +201,7 @@ AttendPlan attend_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, 
   expect(q, kv, layout);
   AttentionWork w = work_for(q, q, kv, layout, 1, whole(layout));
   if (!fits_tiles(w)) return {};
-  CodedStreamWork coded;
+  StreamWork coded;
   const AttendRoute route = plan_rows(b, w, coded);
   return {route, w.splits};
 }
@@ -211,9 +210,9 @@ CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const Kv
   const auto& b = dynamic_cast<const CudaBackend&>(cuda);
   expect(q, kv, layout);
   const AttentionWork a = work_for(q, q, kv, layout, 1, whole(layout));
-  CodedStreamWork w;
+  StreamWork w;
   const bool taken = fits_tiles(a) && plan_coded_stream(w, a, b.machine(), b.architecture());
-  return {b.architecture(), taken, w.a.splits, w.stages};
+  return {b.architecture(), taken, w.of.a.splits, w.stages / 2};
 }
 
 int attention_cluster(std::int64_t shared_memory) {

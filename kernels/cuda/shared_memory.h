@@ -72,23 +72,20 @@ constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t spans, std
          8 * (spans * (vectors + splits) * (head / 2 + 1) + 2);
 }
 
-// attend_stream: heads of 64 or 128; a ring of `stages` stages, keys and values of a step alternate; data that a
-// cluster of `splits` blocks sends to each block.
-constexpr std::int64_t kStreamFixedBytes = 2 * 16 * 8 + 3 * 64 * 4;
-constexpr std::int64_t attention_stream_bytes(int head, std::int64_t stages, std::int64_t warps, std::int64_t longest,
-                                              std::int64_t splits, std::int64_t chunks) {
-  const std::int64_t units = head / 8 * warps;
+// attend_stream: heads of 64 or 128, of bf16 or of codes; a ring of `stages` stages, keys and values of a step
+// alternate; barriers; slots of the rows, or scales of each stage; peaks and weights of each of `sets` sets of 8 query
+// vectors, and their queries beyond two; the rows themselves in bf16, and their rotations; data that a cluster of
+// `splits` blocks sends to each block: 16 numbers of the head of a set are a unit.
+constexpr std::int64_t stream_fixed_bytes(bool codes) { return 2 * 16 * 8 + (codes ? 16 * 64 * 4 : 64 * 4); }
+constexpr std::int64_t stream_exchange_bytes(bool codes) { return 4 * 32 * (codes ? 16 : 8) + 4 * 8 * 4 + 8 * 8; }
+constexpr std::int64_t attention_stream_bytes(int head, bool codes, std::int64_t stages, std::int64_t sets,
+                                              std::int64_t longest, std::int64_t splits, std::int64_t chunks) {
+  const std::int64_t of_kernel = sets <= 2 ? sets : sets <= 4 ? 4 : 8, units = head / 16 * sets;
   const std::int64_t received =
-      splits > 1 ? chunks * warps * 64 + std::max(chunks * ((units + splits - 1) / splits), units + splits) * 256 : 0;
-  return stages * 64 * head * 2 + kStreamFixedBytes + longest * head * 8 + received;
-}
-
-// attend_coded_stream: heads of 64 or 128; codes of keys and values in each stage; scales and barriers; peaks and
-// weights of each set of 8 query vectors, and queries of four sets.
-constexpr std::int64_t kCodedStreamFixedBytes = 8 * 2 * 64 * 4 + 2 * 8 * 8,
-                       kCodedExchangeBytes = 4 * 32 * 16 + 4 * 8 * 4 + 8 * 8;
-constexpr std::int64_t coded_stream_bytes(int head, std::int64_t stages, std::int64_t sets) {
-  return stages * 2 * 64 * head + kCodedStreamFixedBytes + sets * (kCodedExchangeBytes + (sets > 2 ? head * 16 : 0));
+      splits > 1 ? chunks * sets * 64 + std::max(chunks * ((units + splits - 1) / splits), units + splits) * 512 : 0;
+  return stages * 64 * head * (codes ? 1 : 2) + stream_fixed_bytes(codes) +
+         of_kernel * (stream_exchange_bytes(codes) + (sets > 2 ? head * 16 : 0)) + (codes ? 0 : longest * head * 8) +
+         received;
 }
 
 // attend_plain, all of it static: queries and sums of heads of up to 512 numbers in f32, 8 warps.

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/cuda/attention/coded_stream_rows.cuh"
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/parts.h"
 #include "kernels/cuda/attention/routes.h"
@@ -57,7 +56,7 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.head_tables = layout.head_tables;
   w.tables = layout.tables.row<std::int32_t>(part.first_sequence * (w.head_tables ? std::int64_t(kv.kv_heads) : 1));
   w.ancestors = part.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
-  w.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
+  w.rules.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
   w.chunks = chunks_of(w.deepest);
   return w;
 }
@@ -103,9 +102,9 @@ struct Sums {
 
 // The route of rows that are neither rotated nor stored. Sets the work's splits and tile, and `coded` where that route
 // is taken.
-AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, CodedStreamWork& coded) {
+AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, StreamWork& coded) {
   if (plan_coded_stream(coded, w, b.machine(), b.architecture())) {
-    w.splits = coded.a.splits;
+    w.splits = coded.of.a.splits;
     return AttendRoute::coded_stream;
   }
   if (takes_prompt(b, w)) {
@@ -121,11 +120,11 @@ AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, CodedStreamWork& c
 
 // Attention by that route.
 void attend_rows(CudaBackend& b, AttentionWork w) {
-  CodedStreamWork coded;
+  StreamWork coded;
   const AttendRoute route = plan_rows(b, w, coded);
   const Sums sums(b, w, w.splits > 1);
   if (route == AttendRoute::coded_stream)
-    coded.a = w, launch_coded_stream(coded, b.cuda_stream(), b.reads_early());
+    coded.of.a = w, launch_stream(coded, b.cuda_stream(), b.reads_early());
   else if (route == AttendRoute::prompt)
     launch_prompt(w, b.cuda_stream(), b.reads_early());
   else if (route == AttendRoute::coded_tiles)
@@ -160,11 +159,13 @@ bool plan_decode(DecodeWork& w, const Machine& machine, int most_spans) {
   a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
   for (w.spans = least_spans(a.deepest, machine.cluster); w.spans <= most_spans; w.spans += span_unit(a.deepest)) {
     a.splits = (a.deepest + w.spans * kSpan - 1) / (w.spans * kSpan);
-    const std::int64_t bytes = decode_bytes(w),
-                       blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
+    const std::int64_t blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);
+    w.bytes = decode_bytes(w);
     const std::int64_t at_once = std::min<std::int64_t>(
-        2, machine.multiprocessor_memory / (bytes + kReservedSharedMemory));  // two: the limit set by registers
-    if (bytes <= machine.block_memory && blocks <= at_once * machine.multiprocessors) return true;
+        2, machine.multiprocessor_memory / (w.bytes + kReservedSharedMemory));  // two: the limit set by registers
+    if (w.bytes > machine.block_memory || blocks > at_once * machine.multiprocessors) continue;
+    if (a.splits == 1) w.bytes = decode_memory(w.bytes, blocks, a.rows, machine);
+    return true;
   }
   return false;
 }
@@ -200,7 +201,7 @@ AttendPlan attend_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, 
   expect(q, kv, layout);
   AttentionWork w = work_for(q, q, kv, layout, 1, whole(layout));
   if (!fits_tiles(w)) return {};
-  CodedStreamWork coded;
+  StreamWork coded;
   const AttendRoute route = plan_rows(b, w, coded);
   return {route, w.splits};
 }
@@ -209,9 +210,9 @@ CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const Kv
   const auto& b = dynamic_cast<const CudaBackend&>(cuda);
   expect(q, kv, layout);
   const AttentionWork a = work_for(q, q, kv, layout, 1, whole(layout));
-  CodedStreamWork w;
+  StreamWork w;
   const bool taken = fits_tiles(a) && plan_coded_stream(w, a, b.machine(), b.architecture());
-  return {b.architecture(), taken, w.a.splits, w.stages};
+  return {b.architecture(), taken, w.of.a.splits, w.stages / 2};
 }
 
 int attention_cluster(std::int64_t shared_memory) {

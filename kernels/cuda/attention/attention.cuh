@@ -8,16 +8,17 @@
 // chain that it becomes when it is accepted.
 //
 // Numerics, the same for a row whatever other rows are in the batch: the context is divided by depth into chunks
-// (chunks.h); in a chunk, steps of kStep depths are processed in order with a running maximum (online softmax, Milakov
-// and Gimelshein 2018, arXiv 1805.02867; products on tensor cores, weights rounded to bf16, f32 sums, the mass being
-// the sum of the rounded weights); chunks are then folded into the result in order. Of codes, a score is multiplied by
-// its key's scale, and a weight by its value's scale before it is rounded; the mass is that of the weights without
-// scales. A step in which a row attends to nothing changes no bit of it.
+// (chunks.h); in a chunk, steps of kStep depths are processed in order with a running maximum (softmax.cuh; products on
+// tensor cores, weights rounded to bf16, f32 sums, the mass being the sum of the rounded weights); chunks are then
+// folded into the result in order. Of codes, a score is multiplied by its key's scale, and a weight by its value's
+// scale before it is rounded; the mass is that of the weights without scales. A step in which a row attends to nothing
+// changes no bit of it.
 #pragma once
 #include <cstdint>
 
 #include "kernels/cuda/attention/cache_codes.cuh"
 #include "kernels/cuda/attention/plans.h"
+#include "kernels/cuda/attention/softmax.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/layout.h"
 
@@ -41,7 +42,7 @@ struct AttentionWork {
   const std::int32_t *begins = nullptr, *owner = nullptr, *visible = nullptr, *first = nullptr, *tables = nullptr;
   const std::uint64_t* ancestors = nullptr;
   bool head_tables = false;  // Layout::head_tables
-  float scale = 0;           // times log2(e)
+  ScoreRules rules;
   // Queries that are still to be rotated, in bf16 and aligned, heads of 64 or 128: launch_prompt only.
   const std::int32_t* positions = nullptr;
   const float* frequencies = nullptr;
@@ -129,34 +130,6 @@ __device__ inline void store_out(const AttentionWork& work, std::int64_t at, flo
   else
     static_cast<float*>(work.out)[at] = x;
 }
-
-constexpr float kUnseen = -__builtin_huge_valf();
-
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// The factor that makes a sum relative to the greatest score `old_peak` relative to `peak` >= old_peak.
-__device__ inline float rescale(float old_peak, float peak, float scale) {
-  return old_peak == peak ? 1.0f : exp2_fast((old_peak - peak) * scale);
-}
-
-// The fold of chunks, in order: result = result * keep + chunk * take, and the same for the masses.
-struct Fold {
-  float keep, take;
-};
-__device__ inline Fold fold(float& peak, float chunk_peak, float scale) {
-  const float before = peak;
-  peak = fmaxf(before, chunk_peak);
-  return {rescale(before, peak, scale), rescale(chunk_peak, peak, scale)};
-}
-__device__ inline float folded(float result, float chunk, Fold by) {
-  return __fmaf_rn(result, by.keep, __fmul_rn(chunk, by.take));
-}
-
-__device__ inline float inverse_mass(float mass) { return mass > 0 ? __fdiv_rn(1.0f, mass) : 0.0f; }
 
 // Where the sum of a chunk of one row and query head is, in `peaks`; in `sums`, times head_size.
 __device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t row, int head, int chunk) {

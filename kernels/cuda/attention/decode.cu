@@ -17,7 +17,7 @@ template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& wor
 template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
   Grid grid{
       dim3(unsigned(work.a.sequences * work.a.splits), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
-      kDecodeThreads, std::size_t(shared_bytes<kHead, kTiles>(work)), work.a.splits, dependent_launch};
+      kDecodeThreads, std::size_t(work.bytes), work.a.splits, dependent_launch};
   const std::uint64_t page_rows = std::uint64_t(work.a.page_rows);
   DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
   for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;

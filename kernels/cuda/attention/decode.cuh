@@ -53,6 +53,7 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
         multiply_add(s.of[t][1], q, b.r[2], b.r[3]);
       }
     }
+    a.rules.apply(reinterpret_cast<float(&)[kTiles * 8]>(s.of));
     const bool all = Rows::sees_all(span);
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
@@ -83,19 +84,19 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int t = i / 2, h = i % 2, v = i * 8 + lane / 4;
-      float peak = fresh ? kUnseen : to.peak[t][h], base = 0;
+      float peak = fresh ? kUnseen : to.peak[t][h];
+      Weigher weight = {};
 #pragma unroll
       for (int j = 0; j < kDecodeSteps; ++j) {
         const float4 four = *reinterpret_cast<const float4*>(shared.peaks[v][j]);
-        const float now = fmaxf(peak, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
-        to.keep[j][t][h] = rescale(peak, now, a.scale), peak = now;
-        if (j == step) base = now == kUnseen ? 0.0f : now * a.scale;
+        const Weigher by = weigher_of(a.rules, peak, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
+        to.keep[j][t][h] = by.keep;
+        if (j == step) weight = by;
       }
       to.peak[t][h] = peak;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const float low = exp2_fast(__fmaf_rn(s.of[t][j][h * 2], a.scale, -base)),
-                    high = exp2_fast(__fmaf_rn(s.of[t][j][h * 2 + 1], a.scale, -base));
+        const float low = weight(s.of[t][j][h * 2]), high = weight(s.of[t][j][h * 2 + 1]);
         *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights[step]) +
                                           swizzled<8>(v, warp % 4 * 2 + j) + lane % 4 * 4) = pack_bf16(low, high);
       }
@@ -184,17 +185,17 @@ template <int kHead, int kTiles> struct DecodeBlock : DecodeRows<kHead, kTiles> 
     for (int i = thread; i / kLanes < share; i += kDecodeThreads) {
       const int v = before + i / kLanes, r = Rows::row_of(v), column = (i % kLanes / 4 * kColumns) * 8 + i % 4 * 2;
       if (v >= vectors) return;
-      float peak = kUnseen, mass = 0, total[2 * kColumns] = {};
+      Total of_vector;
+      float total[2 * kColumns] = {};
 #pragma unroll 3
       for (int c = 0; c < chunks; ++c) {
         const float2 of = peaks[c * share + i / kLanes];
         const Lane sum = sums[c * share * kLanes + i];
-        const Fold by = fold(peak, of.x, a.scale);
-        mass = folded(mass, of.y, by);
+        const Fold by = of_vector.fold(a.rules, of.x, of.y);
         total[0] = folded(total[0], sum.x, by), total[1] = folded(total[1], sum.y, by);
         if constexpr (kColumns == 2) total[2] = folded(total[2], sum.z, by), total[3] = folded(total[3], sum.w, by);
       }
-      const float inverse = inverse_mass(mass);
+      const float inverse = of_vector.inverse();
       Bf16* const to = static_cast<Bf16*>(a.out) +
                        (std::int64_t(row + r) * a.heads + head * a.group + vector + v - r * a.group) * a.head_size +
                        column;

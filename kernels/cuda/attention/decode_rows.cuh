@@ -20,11 +20,12 @@ constexpr int kDecodeSteps = kSpan / kStep;
 // multiple of 16 numbers.
 struct DecodeWork {
   AttentionWork a;  // splits: blocks of a cluster; tile: query vectors of a block, one tile or two; q: not rotated yet
-  const Bf16 *k, *v;
-  std::int64_t k_stride, v_stride;
-  const std::int32_t *positions, *slots;
-  const float* frequencies;
-  int spans = 1;         // that a block of the decode kernel takes: whole chunks
+  const Bf16 *k = nullptr, *v = nullptr;
+  std::int64_t k_stride = 0, v_stride = 0;
+  const std::int32_t *positions = nullptr, *slots = nullptr;
+  const float* frequencies = nullptr;
+  int spans = 1;           // that a block of the decode kernel takes: whole chunks
+  std::int64_t bytes = 0;  // of shared memory of a block, at least decode_bytes()
   bool settled = false;  // no running kernel writes to these pages: they may be read before wait_for_previous_kernels()
 };
 
@@ -269,7 +270,7 @@ inline bool has_aligned_rows(const DecodeWork& w) {
 inline int decode_blocks(const AttentionWork& a) {
   return (a.longest * a.group + a.tile - 1) / a.tile;
 }  // blocks that share a chunk
-std::int64_t decode_bytes(const DecodeWork& work);  // shared memory of a block
+std::int64_t decode_bytes(const DecodeWork& work);  // shared memory that a block needs
 // Blocks of the largest cluster that the device runs with `shared_memory` bytes a block.
 int decode_cluster(std::int64_t shared_memory);
 void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch);

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
   const int begin = chunk_of(sight.first), end = sight.end > sight.first ? chunks_of(sight.end) : begin;
   const float4* sums = reinterpret_cast<const float4*>(work.sums) + piece_at(work, row, head, 0) * quads + quad;
   const float2* peaks = work.peaks + piece_at(work, row, head, 0);
-  float peak = kUnseen, mass = 0;
+  Total of_row;
   float4 total = {};
   for (int c = begin; c < end; c += kAhead) {
     float2 of[kAhead];
@@ -31,13 +31,12 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (c + i >= end) break;
-      const Fold by = fold(peak, of[i].x, work.scale);
-      mass = folded(mass, of[i].y, by);
+      const Fold by = of_row.fold(work.rules, of[i].x, of[i].y);
       total = {folded(total.x, sum[i].x, by), folded(total.y, sum[i].y, by), folded(total.z, sum[i].z, by),
                folded(total.w, sum[i].w, by)};
     }
   }
-  const float inverse = inverse_mass(mass);
+  const float inverse = of_row.inverse();
   const std::int64_t at = (std::int64_t(row) * work.heads + head) * work.head_size + quad * 4;
   store_out(work, at, total.x * inverse), store_out(work, at + 1, total.y * inverse);
   store_out(work, at + 2, total.z * inverse), store_out(work, at + 3, total.w * inverse);

@@ -16,19 +16,21 @@ __device__ inline float key_number(const AttentionWork& work, const std::byte* k
   return work.kv_bf16 ? to_float(reinterpret_cast<const Bf16*>(key)[i]) : reinterpret_cast<const float*>(key)[i];
 }
 
-// q . k * scale, in units of log 2, of one row, query head and slot.
+// The score of one row, query head and slot.
 __device__ float score_of(const AttentionWork& work, int row, int head, int slot) {
   const std::int32_t* const table = work.tables + std::int64_t(work.owner[row]) * work.table_width;
   const int kv_head = head / work.group, bytes_each = work.codes != CacheCodes::none ? 1 : work.kv_bf16 ? 2 : 4;
   const std::byte* const key = work.pool + slot_offset(work, table, kv_head, slot, bytes_each) + work.keys;
-  float dot = 0;
+  float product[1] = {};
+  float& dot = product[0];
   for (int i = 0; i < work.head_size; ++i) {
     const float x = load_q(work, row, head * work.head_size + i);
     dot = __fmaf_rn(bytes_each < 4 ? __bfloat162float(__float2bfloat16_rn(x)) : x, key_number(work, key, i), dot);
   }
   if (work.codes != CacheCodes::none)
     dot *= scale_at(work, work.key_scales, table[slot / work.page_rows], kv_head, slot % work.page_rows);
-  return dot * work.scale;
+  work.rules.apply(product);
+  return dot;
 }
 
 // Whether a row attends to a slot.
@@ -50,21 +52,16 @@ __global__ void __launch_bounds__(kMassThreads) mass_peaks(const __grid_constant
   float peak = kUnseen, mass = 0;
   for (int slot = t; slot < end; slot += kMassThreads) {
     if (!attends_to(work, row, slot)) continue;
-    const float score = score_of(work, row, head, slot), now = fmaxf(peak, score);
-    mass = (peak == now ? mass : mass * exp2f(peak - now)) + exp2f(score - now);
-    peak = now;
+    const float score = score_of(work, row, head, slot);
+    const Weigher by = weigher_of(work.rules, peak, score);
+    mass = mass * by.keep + by(score);
   }
   peak_of[t] = peak, mass_of[t] = mass;
   __syncthreads();
   if (t > 0) return;
-  for (int i = 1; i < kMassThreads; ++i) {
-    const float now = fmaxf(peak, peak_of[i]);
-    if (now == kUnseen) continue;
-    mass = (peak == now ? mass : mass * exp2f(peak - now)) +
-           (peak_of[i] == now ? mass_of[i] : mass_of[i] * exp2f(peak_of[i] - now));
-    peak = now;
-  }
-  peaks[std::int64_t(row) * work.heads + head] = {peak, mass};
+  Total all;
+  for (int i = 0; i < kMassThreads; ++i) all.fold(work.rules, peak_of[i], mass_of[i]);
+  peaks[std::int64_t(row) * work.heads + head] = {all.peak, all.mass};
 }
 
 // One page of one block table: to f32 [sequences, table_width].
@@ -81,7 +78,7 @@ __global__ void __launch_bounds__(kMassThreads)
     const float2 of_row = peaks[std::int64_t(row) * work.heads + head];
     float mass = 0;
     for (int slot = page * work.page_rows; slot < (page + 1) * work.page_rows; ++slot)
-      if (attends_to(work, row, slot)) mass += exp2f(score_of(work, row, head, slot) - of_row.x);
+      if (attends_to(work, row, slot)) mass += work.rules.rescale(score_of(work, row, head, slot), of_row.x);
     sum += mass * inverse_mass(of_row.y);
   }
   sums[t] = sum;

@@ -48,15 +48,17 @@ __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight
       dot = __fmul_rn(dot, scale_at(work, work.key_scales, at.page, kv_head, at.row));
       value_scale = scale_at(work, work.value_scales, at.page, kv_head, at.row);
     }
-    score = dot * work.scale;
+    float products[1] = {dot};
+    work.rules.apply(products);
+    score = products[0];
   }
   float most = score;
   for (int x = 1; x < 32; x *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, x));
-  const float now = fmaxf(to.peak, most), keep = to.peak == now ? 1.0f : exp2f(to.peak - now);
-  const float weight = score == kUnseen ? 0.0f : exp2f(score - now);
-  to.peak = now, to.mass *= keep;
+  const Weigher by_score = weigher_of(work.rules, to.peak, most);
+  const float weight = by_score(score);
+  to.mass *= by_score.keep;
 #pragma unroll
-  for (int n = 0; n < kLines; ++n) to.sum[n] *= keep;
+  for (int n = 0; n < kLines; ++n) to.sum[n] *= by_score.keep;
   for (int j = max(s.first - block * 32, 0); j < min(32, s.end - block * 32); ++j) {
     const float w = __shfl_sync(~0u, weight, j), scale = __shfl_sync(~0u, value_scale, j), by = scaled_weight(w, scale);
     const std::byte* value = work.pool + __shfl_sync(~0u, offset, j) + work.values;
@@ -87,12 +89,10 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
   if (lane == 0) peaks[warp] = mine.peak, masses[warp] = mine.mass;
   __syncthreads();
   for (int i = int(threadIdx.x); i < work.head_size; i += 32 * kWarps) {
-    float peak = kUnseen, mass = 0, total = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      const Fold by = fold(peak, peaks[w], 1.0f);
-      mass = folded(mass, masses[w], by), total = folded(total, sums[w][i], by);
-    }
-    store_out(work, (std::int64_t(row) * work.heads + head) * work.head_size + i, total * inverse_mass(mass));
+    Total of_row;
+    float total = 0;
+    for (int w = 0; w < kWarps; ++w) total = folded(total, sums[w][i], of_row.fold(work.rules, peaks[w], masses[w]));
+    store_out(work, (std::int64_t(row) * work.heads + head) * work.head_size + i, total * of_row.inverse());
   }
 }
 

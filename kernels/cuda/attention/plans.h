@@ -60,6 +60,16 @@ constexpr int least_spans(int deepest, int cluster) {
   return ((spans + cluster - 1) / cluster + unit - 1) / unit * unit;
 }
 
+// Bytes of shared memory of a block without a cluster that needs `bytes`. Where `blocks` leave half of a multiprocessor
+// free, a block of the next product would start there, and its copies would delay those of attention. Beyond eight rows
+// that is a tile product (113 KB a block), which does not fit beside this: 232 KB of 228. The products of fewer rows
+// wait less than they gain by starting early.
+constexpr std::int64_t decode_memory(std::int64_t bytes, std::int64_t blocks, int rows, const Machine& machine) {
+  constexpr std::int64_t kAlone = 116 << 10;
+  const bool alone = rows > 8 && blocks <= machine.multiprocessors && 2 * blocks > machine.multiprocessors;
+  return alone ? std::max(bytes, std::min(kAlone, machine.block_memory)) : bytes;
+}
+
 // ---- tiles ----
 
 // Few long contexts occupy all multiprocessors and many short ones do not need the fold. One block takes about 2.5 us

@@ -17,14 +17,15 @@ template <int kHead, bool kSplit> struct PromptSums {
   float sum[kHead / 2] = {}, mass[4] = {}, peak[2] = {kUnseen, kUnseen};
   float ended[2];  // the greatest score of the chunk that has ended and is not closed yet
   Fold by[2];      // factors that fold it into the total
-  float total[kTotals] = {}, total_mass[2] = {}, total_peak[2] = {kUnseen, kUnseen};
+  float total[kTotals] = {};
+  Total totals[2];
 
   // All weights of this vector's chunk have been computed.
-  __device__ __forceinline__ void end_chunk(int h, float scale) {
+  __device__ __forceinline__ void end_chunk(int h, const ScoreRules& rules) {
     if constexpr (kSplit)
       ended[h] = peak[h];
     else
-      by[h] = fold(total_peak[h], peak[h], scale);
+      by[h] = totals[h].begin(rules, peak[h]);
     peak[h] = kUnseen;
   }
   // Folds the chunk that has ended into the total.
@@ -32,7 +33,7 @@ template <int kHead, bool kSplit> struct PromptSums {
 #pragma unroll
     for (int n = 0; n < kTotals; ++n)
       if (n / 2 % 2 == h) total[n] = folded(total[n], sum[n], by[h]);
-    total_mass[h] = folded(total_mass[h], mass[2 * h], by[h]);
+    totals[h].mass = folded(totals[h].mass, mass[2 * h], by[h]);
   }
   // Makes the chunk's sums relative to a later peak.
   __device__ __forceinline__ void scale(const float (&keep)[2]) {
@@ -113,14 +114,12 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
       for (int i = 0; i < 8; ++i) most = fmaxf(most, fmaxf(s[i * 4 + 2 * h], s[i * 4 + 2 * h + 1]));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-      const float now = fmaxf(peak[h], most), base = now == kUnseen ? 0.0f : now * work.scale;
-      keep[h] = rescale(peak[h], now, work.scale);
-      peak[h] = now;
+      const Weigher weight = weigher_of(work.rules, peak[h], most);
+      keep[h] = weight.keep;
 #pragma unroll
       for (int i = 0; i < 8; ++i)
 #pragma unroll
-        for (int j = 0; j < 2; ++j)
-          s[i * 4 + 2 * h + j] = exp2_fast(__fmaf_rn(s[i * 4 + 2 * h + j], work.scale, -base));
+        for (int j = 0; j < 2; ++j) s[i * 4 + 2 * h + j] = weight(s[i * 4 + 2 * h + j]);
     }
   }
   __device__ __forceinline__ void pack(const float (&s)[32], Quad (&weights)[4]) const {
@@ -192,9 +191,10 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     }
     const bool add = !(now.fresh || now.first);
     now.fresh = begins_chunk(step * kStep), now.first = false;
-    if (now.fresh) t.end_chunk(0, work.scale), t.end_chunk(1, work.scale);
+    if (now.fresh) t.end_chunk(0, work.rules), t.end_chunk(1, work.rules);
     wait_products<0>();
     pin(now.s);
+    work.rules.apply(now.s);
     hide(now.s, step, warpgroup);
     start_values(t, weights, now.before, add);  // the weights are computed while these products run
     weigh(now.s, t.peak, now.keep);
@@ -206,6 +206,7 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     start_scores(now.s, 0);
     wait_products<0>();
     pin(now.s);
+    work.rules.apply(now.s);
     hide(now.s, begin, warpgroup);
     weigh(now.s, t.peak, now.keep);
     for (int step = begin + 1; step < middle; ++step) next_step(step, warpgroup, t, now);

@@ -248,8 +248,8 @@ template <int kHead> struct PromptTile {
             *reinterpret_cast<const uint4*>(rows + half_chunk(v, c, 64));
     }
   }
-  __device__ void store(int warpgroup, const float (&total)[kHead / 2], const float (&total_mass)[2]) {
-    const float inverse[2] = {inverse_mass(total_mass[0]), inverse_mass(total_mass[1])};
+  __device__ void store(int warpgroup, const float (&total)[kHead / 2], const Total (&totals)[2]) {
+    const float inverse[2] = {totals[0].inverse(), totals[1].inverse()};
     if (work.q_bf16 && work.head_size == kHead) return store_rows(warpgroup, total, inverse);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

@@ -171,6 +171,7 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     Quad weights[4];
     Keys keys;
     scores(warpgroup, step, first, rows, keys, s);
+    work.rules.apply(s);
     hide(step, rows, s);
     Block::weigh(s, t.peak, keep);
     t.scale(keep);
@@ -183,7 +184,7 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (rows.number[h] < 0 || rows.sight[h].end <= step * kStep) continue;
-      t.end_chunk(h, work.scale);
+      t.end_chunk(h, work.rules);
       Block::close_chunk(warpgroup, h, chunk_of(step * kStep - 1), t);
 #pragma unroll
       for (int n = 0; n < kHead / 2; ++n)
@@ -243,11 +244,11 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     if (kTree && middle < end) add_rows(warpgroup, t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      t.end_chunk(h, work.scale);
+      t.end_chunk(h, work.rules);
       const int chunk = kSplit ? last_chunk(warpgroup * 64 + warp * 16 + h * 8 + lane / 4) : 0;
       if (chunk >= 0) Block::close_chunk(warpgroup, h, chunk, t);
     }
-    if constexpr (!kSplit) Block::store(warpgroup, t.total, t.total_mass);
+    if constexpr (!kSplit) Block::store(warpgroup, t.total, t.totals);
   }
 };
 

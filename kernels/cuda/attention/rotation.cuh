@@ -22,16 +22,18 @@ __device__ inline float2 rotated(float first, float second, Rotation by) {
           __fmaf_rn(second, by.cosine, __fmul_rn(first, by.sine))};
 }
 
-// Eight pairs at once: low and high hold the first and second numbers, and are rotated in place.
+// Two pairs at once: x and y hold the first and second numbers, and are rotated in place.
+__device__ inline void rotate_two(std::uint32_t& x, std::uint32_t& y, const Rotation* by) {
+  const float2 left = rotated(__uint_as_float(x << 16), __uint_as_float(y << 16), by[0]);
+  const float2 right = rotated(__uint_as_float(x & 0xffff0000u), __uint_as_float(y & 0xffff0000u), by[1]);
+  x = pack_bf16(left.x, right.x), y = pack_bf16(left.y, right.y);
+}
+
+// The same of eight.
 __device__ inline void rotate_eight(uint4& low, uint4& high, const Rotation* by) {
   std::uint32_t *const x = &low.x, *const y = &high.x;
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const float2 left = rotated(__uint_as_float(x[j] << 16), __uint_as_float(y[j] << 16), by[2 * j]);
-    const float2 right =
-        rotated(__uint_as_float(x[j] & 0xffff0000u), __uint_as_float(y[j] & 0xffff0000u), by[2 * j + 1]);
-    x[j] = pack_bf16(left.x, right.x), y[j] = pack_bf16(left.y, right.y);
-  }
+  for (int j = 0; j < 4; ++j) rotate_two(x[j], y[j], by + 2 * j);
 }
 
 }  // namespace foretoken

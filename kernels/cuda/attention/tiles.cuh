@@ -15,8 +15,9 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
   static constexpr int kColumns = kHead / 32;                  // 8-wide columns of the values that a warp sums
   static constexpr bool kHold = kGroups == 1 && kHead <= 128;  // queries are kept in registers
 
-  float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];                          // of the chunk
-  float total[kGroups][kColumns][4] = {}, total_mass[kGroups][2] = {}, total_peak[kGroups][2];  // of the chunks before
+  float sum[kGroups][kColumns][4], mass[kGroups][4], peak[kGroups][2];  // of the chunk
+  float total[kGroups][kColumns][4] = {};                               // of the chunks before
+  Total totals[kGroups][2];
   Quad q_held[kHold ? kHead / 16 : 1];
 
   using Steps::Steps;
@@ -112,16 +113,13 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
         const int v = g * 16 + h * 8 + lane / 4;
         const float most =
             fmaxf(fmaxf(shared.peaks[0][v], shared.peaks[1][v]), fmaxf(shared.peaks[2][v], shared.peaks[3][v]));
-        const float now = fmaxf(peak[g][h], most), keep = rescale(peak[g][h], now, work.scale);
-        const float base = now == kUnseen ? 0.0f : now * work.scale;
-        peak[g][h] = now;
+        const Weigher weight = weigher_of(work.rules, peak[g][h], most);
 #pragma unroll
-        for (int n = 0; n < kColumns; ++n) sum[g][n][h * 2] *= keep, sum[g][n][h * 2 + 1] *= keep;
-        mass[g][h * 2] *= keep, mass[g][h * 2 + 1] *= keep;
+        for (int n = 0; n < kColumns; ++n) sum[g][n][h * 2] *= weight.keep, sum[g][n][h * 2 + 1] *= weight.keep;
+        mass[g][h * 2] *= weight.keep, mass[g][h * 2 + 1] *= weight.keep;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const float low = exp2_fast(__fmaf_rn(s[g][j][h * 2], work.scale, -base)),
-                      high = exp2_fast(__fmaf_rn(s[g][j][h * 2 + 1], work.scale, -base));
+          const float low = weight(s[g][j][h * 2]), high = weight(s[g][j][h * 2 + 1]);
           const int at = swizzled<8>(v, warp * 2 + j) + lane % 4 * 4;
           *reinterpret_cast<std::uint32_t*>(reinterpret_cast<std::byte*>(shared.weights) + at) = pack_bf16(low, high);
           if constexpr (kCodes)
@@ -181,8 +179,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
         if (work.sums != nullptr && v < tile.vectors) store_chunk(chunk, g, h, v);
-        const Fold by = fold(total_peak[g][h], peak[g][h], work.scale);
-        total_mass[g][h] = folded(total_mass[g][h], mass[g][h * 2], by);
+        const Fold by = totals[g][h].fold(work.rules, peak[g][h], mass[g][h * 2]);
 #pragma unroll
         for (int n = 0; n < kColumns; ++n)
 #pragma unroll
@@ -212,7 +209,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       for (int h = 0; h < 2; ++h) {
         const int v = g * 16 + h * 8 + lane / 4;
         if (v >= tile.vectors) continue;
-        const float inverse = inverse_mass(total_mass[g][h]);
+        const float inverse = totals[g][h].inverse();
         const std::int64_t at = (Steps::row_of(v) * work.heads + Steps::head_of(v)) * work.head_size;
 #pragma unroll
         for (int n = 0; n < kColumns; ++n) {
@@ -232,7 +229,6 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
   __device__ void run() {
     Cursor at = Steps::start();
     clear_chunk();
-    for (int g = 0; g < kGroups; ++g) total_peak[g][0] = total_peak[g][1] = kUnseen;
     __syncthreads();
     if constexpr (kCodes) {
       Steps::reorder_queries();
@@ -249,6 +245,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       float s[kGroups][2][4];
       scores(stage, s);
       if constexpr (kCodes) scale_scores(stage, s);
+      work.rules.apply(reinterpret_cast<float(&)[kGroups * 8]>(s));
       hide(at, s);
       offer_peaks(s);
       __syncthreads();

@@ -82,6 +82,18 @@ TEST(AttentionPlans, a_block_of_the_decode_route_takes_whole_chunks) {
   EXPECT_EQ(least_spans(4096, 16), 2);
 }
 
+// Of sixteen sequences with 8 kv heads, and of fewer rows.
+TEST(AttentionPlans, no_block_of_a_tile_product_starts_beside_decode_blocks_that_leave_room_for_it) {
+  const Machine h200{132, 16, 227 << 10, 228 << 10}, small{132, 16, 99 << 10, 100 << 10};
+  constexpr std::int64_t kNeeds = 78 << 10, kProduct = 113 << 10, kReserved = 1 << 10;
+  EXPECT_LT(kNeeds + kProduct + 2 * kReserved, h200.multiprocessor_memory);
+  EXPECT_GT(decode_memory(kNeeds, 128, 16, h200) + kProduct + 2 * kReserved, h200.multiprocessor_memory);
+  EXPECT_EQ(decode_memory(kNeeds, 128, 16, small), small.block_memory);
+  EXPECT_EQ(decode_memory(kNeeds, 256, 16, h200), kNeeds) << "two blocks on a multiprocessor";
+  EXPECT_EQ(decode_memory(kNeeds, 64, 8, h200), kNeeds) << "products of few rows start early";
+  EXPECT_EQ(decode_memory(130 << 10, 128, 16, h200), 130 << 10);
+}
+
 // One sequence of a model with 8 kv heads.
 TEST(AttentionPlans, long_contexts_of_one_sequence_fill_the_machine) {
   constexpr int kMultiprocessors = 132;

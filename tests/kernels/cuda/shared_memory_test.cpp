@@ -54,8 +54,9 @@ TEST(SharedMemory, attention_over_codes_fits_on_every_gpu) {
   for (const int head : {64, 128, 256})
     for (int groups = 1; groups <= (head <= 128 ? 4 : 2); groups *= 2)
       EXPECT_LE(coded_tile_bytes(head, groups), kLeastSharedMemory) << "heads of " << head << ", " << groups;
-  for (const int head : {64, 128}) EXPECT_LE(coded_stream_bytes(head, 8, 4), kLargestSharedMemory);
-  EXPECT_LE(coded_stream_bytes(128, 2, 4), kLeastSharedMemory);
+  for (const int head : {64, 128})
+    EXPECT_LE(attention_stream_bytes(head, true, 16, 4, 32, 1, 256), kLargestSharedMemory);
+  EXPECT_LE(attention_stream_bytes(128, true, 4, 4, 32, 1, 256), kLeastSharedMemory);
 }
 
 TEST(SharedMemory, norms_and_attention_of_any_numbers_and_heads_fit_without_asking) {
@@ -71,7 +72,7 @@ TEST(SharedMemory, one_row_of_one_sequence_is_decoded_by_the_fast_kernels_on_eve
     for (const int head : {64, 128})
       for (const int group : {1, 4, 8, 16}) {
         EXPECT_LE(decode_bytes(head, 1, 1, 8, 1, group), gpu.limit) << gpu.capability << ", heads of " << head;
-        EXPECT_LE(attention_stream_bytes(head, 2, (group + 7) / 8, 1, 1, 256), gpu.limit)
+        EXPECT_LE(attention_stream_bytes(head, false, 2, (group + 7) / 8, 1, 1, 256), gpu.limit)
             << gpu.capability << ", heads of " << head;
       }
   }
@@ -148,7 +149,6 @@ TEST(SharedMemory, rows_of_every_vocabulary_in_use_fit_on_every_gpu) {
 // A new kernel with shared memory needs a size in shared_memory.h, a static_assert, a test above and a line here.
 TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
   const std::map<std::string, int> known = {
-      {"attention/coded_stream.cuh", 1},      // coded_stream_bytes
       {"attention/store_codes.cu", 1},        // rope_store_bytes
       {"attention/decode.cuh", 1},            // decode_bytes
       {"attention/mass.cu", 2},               // three f32 arrays of kMassThreads: at most 1 KB

@@ -110,7 +110,7 @@ TEST_F(Races, products_of_many_rows) {
 // One slice, several tiles of a block; slices that are computed apart; slices that a block adds.
 TEST_F(Races, products_of_many_rows_of_codes) {
   for (const char* precision : {"int4", "fp8"})
-    for (const auto& [half, in, rows] : {std::tuple{8576, 128, 130}, {128, 2048, 130}, {128, 1024, 4200}}) {
+    for (const auto& [half, in, rows] : {std::tuple{8576, 128, 130}, {128, 2048, 130}, {2176, 1024, 192}}) {
       const auto weight = [&](int out, int inputs, unsigned seed) {
         return cuda->prepare(quantize(Weight::dense(random_tensor({out, inputs}, seed)), *find_precision(precision)));
       };

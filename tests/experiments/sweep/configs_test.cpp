@@ -70,7 +70,8 @@ TEST(Configs, EveryOneIsUnderstood) {
        {"quickstart.json",     "lengths.json",     "verifiers.json",     "copying.json",      "inflated.json",
         "heads_inflated.json", "heads.json",       "heads_choice.json",  "formats.json",      "formats_inflated.json",
         "load.json",           "steps.json",       "steps_formats.json", "steps_caches.json", "steps_contexts.json",
-        "thinned.json",        "steps_trees.json", "soak.json",          "spec_bench.json",   "leviathan.json"})
+        "thinned.json",        "steps_trees.json", "soak.json",          "spec_bench.json",   "leviathan.json",
+        "steps_scales.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

@@ -24,11 +24,16 @@ std::string text_of(const char* key, const nlohmann::json& value) {
 
 ModelChoice read_random(const nlohmann::json& model) {
   for (const auto& [key, value] : model.items())
-    expect_option("a random model", key, {"random", "seed", "tokenizer", "dtype", "head_dtype", "kv_dtype"});
+    expect_option("a random model", key, {"random", "seed", "scales", "tokenizer", "dtype", "head_dtype", "kv_dtype"});
   ModelChoice c;
   c.random = text_of("random", model["random"]);
   c.tokenizer = model.contains("tokenizer") ? text_of("tokenizer", model["tokenizer"]) : kTokenizer;
   expect_shape(c.random);
+  if (model.contains("scales")) {
+    c.scales = text_of("scales", model["scales"]);
+    if (c.scales != "bf16" && c.scales != "f16" && c.scales != "f32")
+      refuse("'scales' of a random model must be bf16, f16 or f32", model["scales"]);
+  }
   if (!model.contains("seed")) return c;
   const nlohmann::json& seed = model["seed"];
   if (!seed.is_number_integer() || seed < 0 || seed > std::int64_t(9e15))
@@ -96,6 +101,7 @@ nlohmann::json ModelChoice::document() const {
     all = {{"directory", directory}};
   else
     all = {{"random", random}, {"seed", seed}, {"tokenizer", tokenizer}};
+  if (scales != "bf16") all["scales"] = scales;
   if (!inflate.empty()) all["inflate"] = inflate;
   if (dtype != "auto") all["dtype"] = dtype;
   if (head_dtype != "auto") all["head_dtype"] = head_dtype;

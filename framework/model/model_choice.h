@@ -14,6 +14,7 @@ struct ModelChoice {
   std::string inflate;              // the shape to which the model of `directory` is inflated; empty: none
   std::string random;               // the shape of random weights
   std::uint64_t seed = 1;           // of random weights
+  std::string scales = "bf16";      // of random weights: of which scales are numbers where `dtype` rounds them
   std::string tokenizer;            // the directory whose tokenizer encodes the prompts of a random model
   std::string dtype = "auto";       // of the weights, as TransformerOptions takes it
   std::string head_dtype = "auto";  // of the head, likewise
@@ -25,9 +26,10 @@ struct ModelChoice {
   ModelChoice(const char* path) : directory(path) {}
 
   // `model`: a path, {"directory": PATH, "inflate": SHAPE, "dtype": "auto", "head_dtype": "auto", "kv_dtype": "target"}
-  // or {"random": SHAPE, "seed": 1, "tokenizer": DIRECTORY, "dtype": "auto", "head_dtype": "auto", "kv_dtype":
-  // "target"}. `inflate` (a shape or null), `dtype` and `kv_dtype` may be given beside it instead ("auto", "target":
-  // not given). Anything else, an unknown shape, random weights to be inflated, or a part given twice: an Error.
+  // or {"random": SHAPE, "seed": 1, "scales": "bf16", "tokenizer": DIRECTORY, "dtype": "auto", "head_dtype": "auto",
+  // "kv_dtype": "target"}. `inflate` (a shape or null), `dtype` and `kv_dtype` may be given beside it instead ("auto",
+  // "target": not given). Anything else, an unknown shape, random weights to be inflated, or a part given twice: an
+  // Error.
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype,
                           const nlohmann::json& kv_dtype);
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype);

@@ -56,7 +56,8 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
     return name.find('/') == std::string::npos ? published_shape(name) : ModelFiles::open(find(name))->config();
   };
   if (!choice.random.empty()) {
-    OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between), choice.dtype};
+    const DType scales = choice.scales == "f32" ? DType::f32 : choice.scales == "f16" ? DType::f16 : DType::bf16;
+    OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between, scales), choice.dtype};
     m.config.eos.clear();
     return m;
   }

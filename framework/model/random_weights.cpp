@@ -30,8 +30,8 @@ bool ends_with_norm(const std::string& name) { return name.ends_with("norm.weigh
 
 }  // namespace
 
-RandomWeights::RandomWeights(std::uint64_t seed, std::function<void()> between)
-    : seed_(seed), between_(std::move(between)), tile_(kTile) {
+RandomWeights::RandomWeights(std::uint64_t seed, std::function<void()> between, DType scales)
+    : seed_(seed), between_(std::move(between)), scales_(scales), tile_(kTile) {
   in_parallel(kTile, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       tile_[std::size_t(i)] =

@@ -24,10 +24,11 @@ class RandomWeights : public TensorSource {
   static constexpr std::int64_t kTile = std::int64_t(1) << 20;
 
   // `between` is called now and then while a matrix is filled; what it throws ends that.
-  explicit RandomWeights(std::uint64_t seed, std::function<void()> between = {});
+  explicit RandomWeights(std::uint64_t seed, std::function<void()> between = {}, DType scales = DType::bf16);
 
   // Any name, rank 1 or 2. Rows are filled by all cores.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
+  DType scales() const override { return scales_; }
   std::vector<std::string> names() const override { return {}; }
   std::string where() const override { return "random weights of seed " + std::to_string(seed_); }
   // The same elements into rows of a host matrix [out, in], bf16 or f32.
@@ -39,6 +40,7 @@ class RandomWeights : public TensorSource {
 
   std::uint64_t seed_;
   std::function<void()> between_;
+  DType scales_;
   std::vector<float> tile_;
   mutable std::map<float, std::vector<bf16>> scaled_;  // one caller at a time
 };

@@ -20,6 +20,8 @@ class TensorSource {
   }
   // In which the matrices of layers are quantized, each once; none where all are dense.
   virtual std::vector<const WeightFormat*> formats() const { return {}; }
+  // Of which scales are numbers where matrices are rounded when they are loaded: bf16, f16 or f32.
+  virtual DType scales() const { return DType::bf16; }
   // All that it holds, so that unused tensors are noticed; empty where tensors of any name are generated.
   virtual std::vector<std::string> names() const = 0;
   virtual std::string where() const = 0;  // for messages: the directory or file, or how it is generated

@@ -27,10 +27,10 @@ DType dense_type(const Tensor& t, const std::string& dtype) {
   return t.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
 }
 
-Weight rounded(const Weight& stored, const Precision& precision) {
+Weight rounded(const Weight& stored, const Precision& precision, DType scales) {
   if (!stored.format) {
     const Tensor values = converted(stored.values, dense_type(stored.values, "auto"));
-    return quantize(Weight::dense(values), precision, by_all_cores);
+    return quantize(Weight::dense(values), precision, by_all_cores, scales);
   }
   if (stored.format != precision.weights)
     throw Error("it is stored as " + stored.format->name() + ", which is not rounded to " + precision.weights->name() +
@@ -219,7 +219,7 @@ Weight WeightLoader::loaded(const std::string& name, const Weight& stored, const
   if (stored.format && type != "auto" && !precision) return dequantized(stored, by_all_cores);
   if (!precision) return stored;
   try {
-    return rounded(stored, *precision);
+    return rounded(stored, *precision, tensors_.scales());
   } catch (const Error& e) {
     throw Error(tensors_.where() + ": dtype '" + type + "' and the matrix '" + name + "': " + e.what());
   }

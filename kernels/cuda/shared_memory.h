@@ -219,12 +219,11 @@ constexpr std::int64_t kExactBytes = 2 * 16 * 68 * 4;
 // ---- mixtures of experts ----
 
 // grouped_kernel: a ring of stages, each of 64 outputs and 8, 16 or 64 rows of x of 64 inputs (codes: 128), at most
-// eight of them and at least two; besides, static: a table of 16 numbers. Two blocks share a multiprocessor of 9.0.
-constexpr std::int64_t kGroupedStaticBytes = 16 * 4, kMostGroupedBytes = 96 << 10;
+// eight of them and at least two. Two blocks share a multiprocessor of 9.0.
+constexpr std::int64_t kMostGroupedBytes = 96 << 10;
 constexpr int kMostGroupedStages = 8, kFewestGroupedStages = 2;
 constexpr int grouped_stages(std::int64_t stage, std::int64_t limit) {
-  return int(
-      std::min<std::int64_t>(kMostGroupedStages, std::min(limit - kGroupedStaticBytes, kMostGroupedBytes) / stage));
+  return int(std::min<std::int64_t>(kMostGroupedStages, std::min(limit, kMostGroupedBytes) / stage));
 }
 // `cell`: bytes of a cell of codes; 0: numbers of bf16.
 constexpr std::int64_t grouped_stage_bytes(std::int64_t cell, std::int64_t rows) {

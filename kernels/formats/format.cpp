@@ -34,7 +34,8 @@ GroupScale scale_of(const Weight& w, std::int64_t o, std::int64_t g) {
 }
 
 // The fitted scales of all blocks, in their order.
-std::vector<GroupScale> fitted(const Weight& dense, const WeightFormat& format, Block block, const ForShares& shares) {
+std::vector<GroupScale> fitted(const Weight& dense, const WeightFormat& format, Block block, const ForShares& shares,
+                               DType type) {
   const std::int64_t bands = (dense.out + block.outputs - 1) / block.outputs, groups = dense.in / block.inputs;
   std::vector<GroupScale> scales(std::size_t(bands * groups));
   divided(bands, block.outputs * dense.in, shares, [&](std::int64_t begin, std::int64_t end) {
@@ -51,7 +52,7 @@ std::vector<GroupScale> fitted(const Weight& dense, const WeightFormat& format, 
           if (std::isnan(of[g].low)) of[g].high = of[g].low;
         }
       }
-      for (std::size_t g = 0; g < of.size(); ++g) scales[std::size_t(b * groups) + g] = format.fit(of[g]);
+      for (std::size_t g = 0; g < of.size(); ++g) scales[std::size_t(b * groups) + g] = format.fit(of[g], type);
     }
   });
   std::vector<float> alone;
@@ -118,10 +119,10 @@ Block blocks_of(const WeightFormat& format, std::int64_t out, std::int64_t in, i
               format.meaning() + "); " + remedy);
 }
 
-Weight quantize(const Weight& dense, const WeightFormat& format, int group, const ForShares& shares) {
+Weight quantize(const Weight& dense, const WeightFormat& format, int group, const ForShares& shares, DType type) {
   const Block block = blocks_of(format, dense.out, dense.in, group);
   if (format.coding() == Coding::sparse) return pruned(dense, {}, shares);
-  const std::vector<GroupScale> scales = fitted(dense, format, block, shares);
+  const std::vector<GroupScale> scales = fitted(dense, format, block, shares, type);
   const bool zeros = std::ranges::any_of(scales, [](const GroupScale& s) { return s.zero != 0; });
   Weight like;
   like.in = dense.in, like.format = &format, like.group = int(block.inputs), like.order = dense.order;

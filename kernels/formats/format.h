@@ -53,7 +53,8 @@ class WeightFormat {
   virtual Block block(std::int64_t out, std::int64_t in) const = 0;
   // The scale of a block with these extremes. NaN where they are not finite: such a block becomes NaN as a whole, and
   // is not hidden among ordinary numbers. Of formats with codes, as what follows.
-  virtual GroupScale fit(const Extremes& e) const { return (void)e, GroupScale(); }
+  // `scales`: bf16, f16 or f32, of which scales of integers and of FP8 are numbers.
+  virtual GroupScale fit(const Extremes& e, DType scales) const { return (void)e, (void)scales, GroupScale(); }
   // The scales of a whole matrix, in the order of its blocks, as they are stored: some formats round them together.
   virtual void round_scales(std::span<float> scales) const { (void)scales; }
   // The code of the nearest number for each weight; ties as the format says.
@@ -80,9 +81,10 @@ inline float weight_of(float number, GroupScale s) {
 
 // Rounds a dense weight [out, in]. `group`: inputs that share a scale, for a format whose blocks have one output (2:4
 // has no scales: its blocks are of 4 all the same); 0: as WeightFormat::block says. `shares` divides the work among
-// threads; without it the calling thread does all of it, with the same result. Throws Error if the blocks do not divide
-// the inputs.
-Weight quantize(const Weight& dense, const WeightFormat& format, int group = 0, const ForShares& shares = {});
+// threads; without it the calling thread does all of it, with the same result. `scales`: as of WeightFormat::fit.
+// Throws Error if the blocks do not divide the inputs.
+Weight quantize(const Weight& dense, const WeightFormat& format, int group = 0, const ForShares& shares = {},
+                DType scales = DType::bf16);
 
 // A dense weight in the format sparse24: of each four inputs of an output the two with the greatest |w| * norms[input]
 // stay, as bf16 numbers; of equal ones the first. `norms` [in]: those of the inputs over a text, with which this is

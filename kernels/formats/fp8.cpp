@@ -1,5 +1,5 @@
 // FP8, e4m3 without infinities (OCP 8-bit floating point, OFP8): a sign, 4 bits of exponent with bias 7, 3 of mantissa;
-// greatest 448. The greatest magnitude of a block becomes 448. Scales are bf16 numbers, as checkpoints store them.
+// greatest 448. The greatest magnitude of a block becomes 448.
 #include <algorithm>
 #include <array>
 
@@ -29,7 +29,9 @@ class Float8 final : public WeightFormat {
     if (shared_ == Shared::tensor) return {out, in};
     return in % 128 == 0 ? Block{128, 128} : Block{};
   }
-  GroupScale fit(const Extremes& e) const override { return {usable(float(bf16(e.magnitude() / kGreatest)), e)}; }
+  GroupScale fit(const Extremes& e, DType scales) const override {
+    return {usable(stored_scale(e.magnitude() / kGreatest, scales), e)};
+  }
   void encode(std::span<const float> x, GroupScale s, std::uint8_t* codes) const override {
     for (std::size_t i = 0; i < x.size(); ++i) codes[i] = s.scale > 0 ? e4m3_of(x[i] / s.scale) : 0;
   }

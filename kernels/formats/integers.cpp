@@ -1,6 +1,6 @@
 // Integers of 4 to 8 bits. Symmetric: w = scale * q, where the greatest magnitude of a group lies at half the range
 // (7.5 steps of 4 bits). Asymmetric: w = scale * (q - zero) with a zero point that is one of the integers, so that 0
-// stays 0. Both as min-max rounding of compressed-tensors. Scales are bf16 numbers, as checkpoints store them.
+// stays 0. Both as min-max rounding of compressed-tensors.
 #include <algorithm>
 #include <vector>
 
@@ -24,7 +24,9 @@ class Integers : public WeightFormat {
   std::span<const float> numbers() const override { return numbers_; }
   Coding coding() const override { return Coding::integers; }
   Block block(std::int64_t, std::int64_t in) const override { return grouped_ ? group_of(in, kGroups) : Block{1, in}; }
-  GroupScale fit(const Extremes& e) const override { return {stored(e.magnitude() / (half() - 0.5f), e)}; }
+  GroupScale fit(const Extremes& e, DType scales) const override {
+    return {usable(stored_scale(e.magnitude() / (half() - 0.5f), scales), e)};
+  }
   void encode(std::span<const float> x, GroupScale s, std::uint8_t* codes) const override {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const float q = s.scale > 0 ? std::nearbyint(x[i] / s.scale) + s.zero : s.zero;
@@ -34,7 +36,6 @@ class Integers : public WeightFormat {
 
  protected:
   float half() const { return float(1 << (bits_ - 1)); }
-  static float stored(float scale, const Extremes& e) { return usable(float(bf16(scale)), e); }
 
  private:
   std::string name_, meaning_;
@@ -46,9 +47,9 @@ class Integers : public WeightFormat {
 class Asymmetric final : public Integers {
  public:
   using Integers::Integers;
-  GroupScale fit(const Extremes& e) const override {
+  GroupScale fit(const Extremes& e, DType scales) const override {
     const float low = std::min(e.low, 0.0f), steps = 2 * half() - 1;
-    const float scale = stored((std::max(e.high, 0.0f) - low) / steps, e);
+    const float scale = usable(stored_scale((std::max(e.high, 0.0f) - low) / steps, scales), e);
     return {scale, scale > 0 ? std::clamp(-half() - std::nearbyint(low / scale), -half(), half() - 1) : 0.0f};
   }
 };

@@ -33,7 +33,7 @@ class MxFloat4 final : public WeightFormat {
   Coding coding() const override { return Coding::e2m1; }
   Block block(std::int64_t, std::int64_t in) const override { return group_of(in, {32}); }
   // Exponents of the stored scale are -127 ... 127; a scale of f32 is normal from -126 on.
-  GroupScale fit(const Extremes& e) const override {
+  GroupScale fit(const Extremes& e, DType) const override {
     const float magnitude = usable(e.magnitude(), e);
     return {magnitude > 0 ? std::ldexp(1.0f, std::max(std::ilogb(magnitude) - 2, -126)) : magnitude};
   }

@@ -25,7 +25,7 @@ class Table final : public WeightFormat {
   int bits() const override { return 4; }
   std::span<const float> numbers() const override { return numbers_; }
   Block block(std::int64_t, std::int64_t in) const override { return group_of(in, {64, 32, 16}); }
-  GroupScale fit(const Extremes& e) const override { return {usable(e.magnitude(), e)}; }
+  GroupScale fit(const Extremes& e, DType) const override { return {usable(e.magnitude(), e)}; }
   void round_scales(std::span<float> scales) const override { round_by_dynamic_map(scales, mean_of(scales)); }
   void encode(std::span<const float> x, GroupScale s, std::uint8_t* codes) const override {
     for (std::size_t i = 0; i < x.size(); ++i) codes[i] = nearest(s.scale > 0 ? x[i] / s.scale : 0);

@@ -30,15 +30,26 @@ template <class T> __global__ void __launch_bounds__(256) plain_kernel(const __g
   }
 }
 
-// Whether all are packed alike, so that one kernel reads them.
-bool same_layout(const std::vector<const CudaMatrix*>& all) {
-  const auto* const first = dynamic_cast<const PackedMatrix*>(all.front());
+// Packs all alike, so that one kernel reads them: scales of another form than the others' are written in a common one.
+// False where codes, groups or scales have none.
+bool pack_alike(CudaBackend& backend, std::vector<Weight>& matrices) {
+  const auto packed_of = [](const Weight& w) { return dynamic_cast<const PackedMatrix*>(w.prepared.get()); };
+  const PackedMatrix* const first = packed_of(matrices.front());
   if (first == nullptr) return false;
-  return std::ranges::all_of(all, [&](const CudaMatrix* m) {
-    const auto* const p = dynamic_cast<const PackedMatrix*>(m);
-    return p != nullptr && p->layout.code == first->layout.code && p->layout.form == first->layout.form &&
-           p->layout.group_log == first->layout.group_log;
-  });
+  ScaleForm form = first->layout.form;
+  for (const Weight& w : matrices) {
+    const PackedMatrix* const m = packed_of(w);
+    if (m == nullptr || m->layout.code != first->layout.code || m->layout.group_log != first->layout.group_log)
+      return false;
+    form = common_form(form, m->layout.form);
+  }
+  std::vector<std::shared_ptr<const PreparedWeight>> alike;
+  for (const Weight& w : matrices) {
+    alike.push_back(packed_of(w)->layout.form == form ? w.prepared : in_form(backend, *packed_of(w), form));
+    if (alike.back() == nullptr) return false;
+  }
+  for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i].prepared = alike[i];
+  return true;
 }
 
 // The matrix in bf16 or f32.
@@ -106,17 +117,16 @@ ExpertWeights CudaBackend::group_experts(std::vector<Weight> matrices) {
   const auto grouped = std::make_shared<GroupedMatrix>();
   grouped->out = w.out;
   grouped->in = w.in;
-  std::vector<const CudaMatrix*> all;
   for (const Weight& m : w.matrices) {
     if (m.bias) throw Error("cuda: products of experts with biases are not supported; choose a model without them");
-    all.push_back(&matrix_of(m));
+    (void)matrix_of(m);
   }
   std::vector<std::uint64_t> addresses;
-  if (same_layout(all)) {
-    grouped->packed = static_cast<const PackedMatrix*>(all.front());
+  if (pack_alike(*this, w.matrices)) {
+    grouped->packed = static_cast<const PackedMatrix*>(w.matrices.front().prepared.get());
     grouped->tensor_cores = true;
-    for (const CudaMatrix* m : all)
-      addresses.push_back(reinterpret_cast<std::uint64_t>(static_cast<const PackedMatrix*>(m)->data()));
+    for (const Weight& m : w.matrices)
+      addresses.push_back(reinterpret_cast<std::uint64_t>(static_cast<const PackedMatrix*>(m.prepared.get())->data()));
   } else {
     for (Weight& m : w.matrices) {
       const std::shared_ptr<const DenseMatrix> dense = dense_of(*this, m);

@@ -113,10 +113,11 @@ template <class U> class CodedSource {
   static __host__ __device__ int bytes(const Grouped& a) { return 8 * a.layout.cell; }
 
   __device__ CodedSource(const Grouped& a, int expert, int tile)
-      : a_(a), cells_(static_cast<const unsigned char*>(a.matrices[expert])), tile_(tile), policy_(read_once()) {
-    if (U::kCode == Code::table && threadIdx.x < 16) table()[threadIdx.x] = a.layout.numbers[threadIdx.x];
-    __syncthreads();
-  }
+      : a_(a),
+        numbers_(GlobalBytes{a.layout.numbers}),
+        cells_(static_cast<const unsigned char*>(a.matrices[expert])),
+        tile_(tile),
+        policy_(read_once()) {}
   // Cells 2 w and 2 w + 1 are of warp w: neighbours, or, gated, one of each half of the outputs.
   __device__ void copy(unsigned to, int step) const {
     const int cell = a_.layout.cell, parts = cell / 16, all = a_.layout.eights, half = all / 2;
@@ -141,8 +142,7 @@ template <class U> class CodedSource {
       for (int i = 0; i < 2; ++i) {
         if (w % 4 == 0) load_words(words[i], cells + unsigned(i) * cell + unsigned(w / 4 * 512 + lane * 16));
         const unsigned group = unsigned((w * kWordInputs >> a_.layout.group_log) * kCellOutputs * bytes_of(U::kForm));
-        U::word(pairs[i], words[i][w % 4], Scale<U::kForm>(SharedBytes{scales + unsigned(i) * cell + group}),
-                SharedBytes{shared_address(table())});
+        U::word(pairs[i], words[i][w % 4], Scale<U::kForm>(SharedBytes{scales + unsigned(i) * cell + group}), numbers_);
       }
 #pragma unroll
       for (int s = 0; s < kWordInputs / 16; ++s) {
@@ -160,10 +160,6 @@ template <class U> class CodedSource {
   }
 
  private:
-  __device__ static float* table() {
-    __shared__ float numbers[U::kCode == Code::table ? 16 : 1];
-    return numbers;
-  }
   __device__ static void load_words(unsigned (&w)[4], unsigned at) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
@@ -172,6 +168,7 @@ template <class U> class CodedSource {
   }
 
   const Grouped& a_;
+  LaneNumbers<U::kCode> numbers_;
   const unsigned char* cells_;
   int tile_;
   std::uint64_t policy_;
@@ -240,7 +237,7 @@ template <int kSets, bool kGated> __device__ void write_pairs(const Grouped& a, 
 template <int kSets, class Source> __global__ void __launch_bounds__(kGroupedThreads)
     grouped_kernel(const __grid_constant__ Grouped a) {
   extern __shared__ __align__(128) unsigned char shared[];
-  static_assert(kGroupedOuts == 64 && kGroupedStaticBytes == 16 * sizeof(float));
+  static_assert(kGroupedOuts == 64);
   using Rows = GroupedRows<kSets, Source::kInputs>;
   let_next_kernel_start();
   wait_for_previous_kernels();

@@ -122,7 +122,7 @@ template <class U, bool kOneGroup> class Operands {
   // first, second: of the cells of a stage, those of this warp.
   __device__ Operands(const PackedLayout& layout, unsigned numbers, int first, int second, int lane)
       : group_log_(layout.group_log),
-        numbers_(numbers),
+        numbers_(SharedBytes{numbers}),
         codes_{unsigned(first * layout.cell + lane * 16), unsigned(second * layout.cell + lane * 16)},
         scales_at_(unsigned(code_bytes(U::kCode) + lane / 4 * bytes_of(U::kForm) - lane * 16)) {}
 
@@ -144,7 +144,7 @@ template <class U, bool kOneGroup> class Operands {
       for (int w = 0; w < kPartWords; ++w) {
         if (!kOneGroup) scales_[i] = scale(i, part * kInputs + w * kInputs / kPartWords);
         Pair pairs[U::kPairs];
-        U::word(pairs, words_[i][(part * kPartWords + w) % kWords], scales_[i], SharedBytes{numbers_});
+        U::word(pairs, words_[i][(part * kPartWords + w) % kWords], scales_[i], numbers_);
 #pragma unroll
         for (int p = 0; p < U::kPairs; ++p) to[(w * U::kPairs + p) / 2].r[p % 2 * 2 + i] = pairs[p];
       }
@@ -164,7 +164,8 @@ template <class U, bool kOneGroup> class Operands {
   }
 
   int group_log_;
-  unsigned numbers_, codes_[2], scales_at_, cells_ = 0, words_[2][kWords] = {};
+  LaneNumbers<U::kCode> numbers_;
+  unsigned codes_[2], scales_at_, cells_ = 0, words_[2][kWords] = {};
   Scale<U::kForm> scales_[2] = {};
 };
 

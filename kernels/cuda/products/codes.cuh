@@ -133,18 +133,36 @@ template <> struct Scale<ScaleForm::f32_all> {
 
 // ---- words ----
 
-// The weights of a word: kPairs pairs of neighbouring inputs of one output. `table`: of Code::table, f32 [16].
+// The numbers of a table by code, of which only the last four bits count. A lane has one of them, and all lanes of a
+// warp look up at once: as fast as from shared memory, without an address to compute. Nothing for other codes.
+template <Code kCode> struct LaneNumbers {
+  template <class B> __device__ explicit LaneNumbers(B) {}
+};
+template <> struct LaneNumbers<Code::table> {
+  float mine;
+  template <class B> __device__ explicit LaneNumbers(B table)
+      : mine(__uint_as_float(table.word(int(threadIdx.x) % 16 * 4))) {}
+  __device__ float operator()(unsigned code) const { return __shfl_sync(0xffffffffu, mine, int(code), 16); }
+};
+// The same for lanes that are alone.
+struct GlobalNumbers {
+  const float* table;
+  __device__ float operator()(unsigned code) const { return table[code & 15]; }
+};
+
+// The weights of a word: kPairs pairs of neighbouring inputs of one output. kGroup: inputs that share a scale in all
+// matrices of this kind; 0: they differ.
 template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
   static constexpr Code kCode = kCodeOf;
   static constexpr ScaleForm kForm = kFormOf;
-  static constexpr int kPairs = bits_of(kCode) == 4 ? 4 : 2;
+  static constexpr int kPairs = bits_of(kCode) == 4 ? 4 : 2, kGroup = kCode == Code::e2m1 ? 32 : 0;
 
-  template <class B> static __device__ void word(Pair (&to)[kPairs], unsigned w, const Scale<kForm>& s, B table) {
+  template <class Numbers>
+  static __device__ void word(Pair (&to)[kPairs], unsigned w, const Scale<kForm>& s, const Numbers& table) {
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       if constexpr (kCode == Code::table) {
-        const auto number = [&](int at) { return __uint_as_float(table.word(int((w >> at & 15) * 4))); };
-        to[i] = s.times(float2{number(4 * i), number(4 * i + 16)});
+        to[i] = s.times(float2{table(w >> (4 * i)), table(w >> (4 * i + 16))});
       } else if constexpr (is_integer() && kForm == ScaleForm::bf16) {
         to[i] = kCode == Code::int4 ? from_places(w, i, s.scale) : from_bytes(codes(w, i), s.scale);
       } else {
@@ -202,7 +220,8 @@ template <> struct Unpack<Code::sparse, ScaleForm::bf16> {
   static constexpr int kPairs = 2;
 
   // Called by all lanes of a warp.
-  template <class B> static __device__ void word(Pair (&to)[kPairs], unsigned w, const Scale<kForm>& s, B) {
+  template <class Numbers>
+  static __device__ void word(Pair (&to)[kPairs], unsigned w, const Scale<kForm>& s, const Numbers&) {
     const int lane = int(threadIdx.x) % 4;
     const unsigned other = __shfl_xor_sync(0xffffffffu, w, 1);
     pairs(to, lane % 2 == 0 ? w : other, lane % 2 == 0 ? other : w, s, lane);

@@ -95,6 +95,25 @@ __global__ void pack_sparse_kernel(const unsigned* fours, const std::uint16_t* k
   }
 }
 
+// A warp writes a cell whose scales have another form. Sets *none where one has no parts in it.
+__global__ void reform_kernel(PackedLayout from, PackedLayout to, const unsigned char* cells,
+                              unsigned char* reformed_to, std::int64_t count, int* none) {
+  const std::int64_t cell = (blockIdx.x * std::int64_t(blockDim.x) + threadIdx.x) / 32;
+  if (cell >= count) return;
+  const int lane = int(threadIdx.x) % 32, codes = code_bytes(from.code);
+  const unsigned char* const source = cells + cell * from.cell;
+  unsigned* const target = reinterpret_cast<unsigned*>(reformed_to + cell * to.cell);
+  for (int i = lane; i < codes / 4; i += 32) target[i] = reinterpret_cast<const unsigned*>(source)[i];
+  for (int i = lane; i < to.scale_bytes() / 4; i += 32) {
+    const unsigned char* const scale = source + codes + i * bytes_of(from.form);
+    const auto [parts, fits] = reformed(from.code, from.form, to.form,
+                                        from.form == ScaleForm::bf16 ? *reinterpret_cast<const std::uint16_t*>(scale)
+                                                                     : *reinterpret_cast<const unsigned*>(scale));
+    target[codes / 4 + i] = parts;
+    if (!fits) *none = 1;
+  }
+}
+
 // Calls f(i, k, pair) for the numbers of word w of a cell that a lane holds: inputs k and k + 1 of the cell.
 template <class U, class F>
 __device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell, int w, int lane, F f) {
@@ -106,7 +125,7 @@ __device__ void for_pairs(const PackedLayout& layout, const unsigned char* cell,
   if constexpr (U::kCode == Code::sparse)
     U::pairs(pairs, word(lane & ~1), word(lane | 1), scale, lane % 4);
   else
-    U::word(pairs, word(lane), scale, GlobalBytes{layout.numbers});
+    U::word(pairs, word(lane), scale, GlobalNumbers{layout.numbers});
 #pragma unroll
   for (int i = 0; i < U::kPairs; ++i) f(i, input_of(U::kCode, w, i, lane), pairs[i]);
 }
@@ -228,7 +247,8 @@ Choice choice_of(const Weight& w) {
             .code = Code::e4m3,
             .form = one ? ScaleForm::bf16 : ScaleForm::pair};
   }
-  if (coding == Coding::e2m1 && are_bf16(scales) && are_within(scales, kLeastScale, most_scale(Code::e2m1)))
+  if (coding == Coding::e2m1 && w.group == Unpack<Code::e2m1, ScaleForm::bf16>::kGroup && are_bf16(scales) &&
+      are_within(scales, kLeastScale, most_scale(Code::e2m1)))
     return {.code = Code::e2m1, .form = ScaleForm::bf16};
   return {.code = Code::table, .form = ScaleForm::f32};
 }
@@ -250,6 +270,24 @@ constexpr int kThreads = 128;
 Grid grid_of(std::int64_t cells, bool dependent = false) {
   return {dim3(blocks_for(cells * 32, kThreads)), kThreads, 0, 1, dependent};
 }
+
+// What kernels set.
+class Flag {
+ public:
+  explicit Flag(CudaBackend& backend) : backend_(backend), flag_(backend.allocate({1}, DType::i32)) {
+    check(cudaMemsetAsync(flag_.raw(), 0, 4, backend.cuda_stream()), "clearing memory");
+  }
+  int* data() const { return flag_.data<int>(); }
+  bool is_set() const {
+    const Tensor found = Tensor::host({1}, DType::i32);
+    backend_.copy(flag_, found);
+    return found.data<int>()[0] != 0;
+  }
+
+ private:
+  CudaBackend& backend_;
+  Tensor flag_;
+};
 
 // The cells of a weight, not filled yet; `group`: inputs of a cell that share a scale.
 std::shared_ptr<PackedMatrix> empty_cells(CudaBackend& backend, const Weight& w, Code code, ScaleForm form, int group) {
@@ -286,8 +324,7 @@ std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
   m->layout.numbers = m->numbers.data<float>();
   const std::int64_t count = m->cells.dim(0) * m->cells.dim(1);
   const Tensor codes = backend.upload(w.values), parts = backend.upload(parts_of(w, choice));
-  const Tensor nans = backend.allocate({1}, DType::i32), found = Tensor::host({1}, DType::i32);
-  check(cudaMemsetAsync(nans.raw(), 0, 4, backend.cuda_stream()), "clearing memory");
+  const Flag nans(backend);
   const Stored stored{codes.data<std::uint8_t>(),
                       m->layout.numbers,
                       parts.data<unsigned>(),
@@ -297,9 +334,20 @@ std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
                       choice.offset,
                       choice.neutral};
   launch_kernel("prepare", backend.cuda_stream(), grid_of(count), pack_kernel, stored, m->layout,
-                m->cells.data<unsigned char>(), count, nans.data<int>());
-  backend.copy(nans, found);
-  return found.data<int>()[0] == 0 ? m : nullptr;
+                m->cells.data<unsigned char>(), count, nans.data());
+  return nans.is_set() ? nullptr : m;
+}
+
+std::shared_ptr<PackedMatrix> in_form(CudaBackend& backend, const PackedMatrix& from, ScaleForm form) {
+  if (form == ScaleForm::f32_all) return nullptr;
+  const auto m = std::make_shared<PackedMatrix>(from);
+  m->layout.form = form, m->layout.cell = code_bytes(m->layout.code) + m->layout.scale_bytes();
+  m->cells = backend.allocate({from.cells.dim(0), from.cells.dim(1), m->layout.cell}, DType::u8);
+  const std::int64_t count = m->cells.dim(0) * m->cells.dim(1);
+  const Flag none(backend);
+  launch_kernel("prepare", backend.cuda_stream(), grid_of(count), reform_kernel, from.layout, m->layout, from.data(),
+                m->cells.data<unsigned char>(), count, none.data());
+  return none.is_set() ? nullptr : m;
 }
 
 Tensor unpacked(CudaBackend& backend, const PackedMatrix& m) {

@@ -55,6 +55,9 @@ class PackedMatrix final : public CudaMatrix {
 // cell or consist of cells, columns in another order, a code that means NaN.
 std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& weight);
 
+// The same matrix with its scales in a form that it has in common with others; nullptr where one has no parts there.
+std::shared_ptr<PackedMatrix> in_form(CudaBackend& backend, const PackedMatrix& m, ScaleForm form);
+
 // The same matrix in bf16 [out, in].
 Tensor unpacked(CudaBackend& backend, const PackedMatrix& m);
 

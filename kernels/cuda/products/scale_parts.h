@@ -123,4 +123,30 @@ inline std::optional<ScaleParts> scale_parts(Code code, ScaleForm form, float sc
   return {};
 }
 
+// Of matrices that are read together: the form that has the scales of both, f32_all where no other has.
+constexpr ScaleForm common_form(ScaleForm a, ScaleForm b) {
+  using enum ScaleForm;
+  const auto either = [&](ScaleForm form) { return a == form || b == form; };
+  if (a == b) return a;
+  if (either(f32) || either(f32_all)) return f32_all;
+  const bool pairs = either(pair) || either(pair_zero), zeros = either(bf16_zero) || either(pair_zero);
+  return pairs ? zeros ? pair_zero : pair : bf16_zero;
+}
+// The parts of a scale in a common form with others. `fits`: it has some.
+struct ReformedParts {
+  std::uint32_t parts = 0;
+  bool fits = true;
+};
+constexpr ReformedParts reformed(Code code, ScaleForm from, ScaleForm to, std::uint32_t parts) {
+  using enum ScaleForm;
+  const float offset = std::bit_cast<float>(parts & 0xffff0000u) * -64;  // of bf16_zero: 8 + zero
+  const std::uint32_t zero = from == bf16_zero && offset >= 0 && offset <= 16 ? std::uint32_t(offset) : 8,
+                      low = from == pair ? parts >> 16 : parts & 0x8000u,
+                      high = (parts & 0xffffu) + (std::uint32_t(lift_of(code, to) - lift_of(code, from)) << 7);
+  if (to == bf16_zero) return {high | 0xbe00u << 16, from == bf16};
+  if (to == pair) return {high | low << 16, from == bf16};
+  return {high | (low | zero) << 16,
+          to == pair_zero && (low & 31) == 0 && (from != bf16_zero || offset == float(zero)) && from != f32_all};
+}
+
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// The ring of one warp of a streamed product (stream_kernel.cuh) of a matrix of int4: pieces of 128
+// The ring of one warp of a streamed product (stream_kernel.cuh) of a matrix of codes of 4 bits: pieces of 128
 // inputs of 16 outputs, two cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor
 // cores read. Every lane copies parts of a piece by cp.async: copies of such small pieces by the copy engine take
 // longer than the memory does. The words of a piece are in registers, and its stage is filled again, while the piece
@@ -14,9 +14,9 @@ struct CodedMatrix {
   PackedLayout layout;
 };
 
-// U: an Unpack of codes.cuh. kOneGroup: all inputs of a cell share a scale. kFirst: pieces in flight until x has
-// arrived. A stage: the codes of both cells, then the scales of both.
-template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
+// U: an Unpack of codes.cuh. kGroups: those of a cell, 1, 2 or 4. kFirst: pieces in flight until x has arrived. A
+// stage: the codes of both cells, then the scales of both.
+template <class U, int kStages, int kGroups, int kFirst = 3> class CellRing {
  public:
   using Matrix = CodedMatrix;
   static constexpr int kInputs = kCellInputs, kBarriers = 0;
@@ -29,14 +29,13 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
 
   __device__ CellRing(const Stream& a, const Matrix& m, unsigned char* memory, void*, int tile, int k0)
       : a_(a),
-        scale_bytes_(kOneGroup ? kCellOutputs * bytes_of(U::kForm) : m.layout.scale_bytes()),
+        numbers_(GlobalBytes{m.layout.numbers}),
         second_(a.to.gated ? m.layout.eights / 2 * m.layout.cell : m.layout.cell),
         along_(m.layout.eights * m.layout.cell),
         memory_(shared_address(memory)),
         at_(memory_),
         oldest_(memory_),
         from_(m.cells + m.layout.at(k0 / kCellInputs, a.to.gated ? tile : 2 * tile)),
-        group_log_(m.layout.group_log),
         tile_(tile),
         left_(a.slice / kCellInputs),
         next_(std::int64_t(a.to.gated ? 1 : 2) * a.stride * m.layout.cell - std::int64_t(left_ - 1) * along_),
@@ -73,7 +72,7 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
 
  private:
   static constexpr int kCodeBytes = code_bytes(U::kCode), kWords = 4, kWordInputs = kCellInputs / kWords,
-                       kGroups = kOneGroup ? 1 : kWords;
+                       kScaleBytes = kGroups * kCellOutputs * bytes_of(U::kForm);
   static_assert(bits_of(U::kCode) == 4 && kStages >= kFirst);
 
   // A scale as it is stored: it is not computed with before it is used, so that a load is not waited for.
@@ -109,19 +108,18 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
     oldest_ = behind(oldest_);
     request();
   }
-  __device__ SharedBytes scale_at(int i, int w, int lane) const {
-    const int group = kOneGroup ? 0 : w * kWordInputs >> group_log_;
+  __device__ SharedBytes scale_at(int i, int group, int lane) const {
     return {oldest_ +
-            unsigned(2 * kCodeBytes + i * scale_bytes_ + (group * kCellOutputs + lane / 4) * bytes_of(U::kForm))};
+            unsigned(2 * kCodeBytes + i * kScaleBytes + (group * kCellOutputs + lane / 4) * bytes_of(U::kForm))};
   }
   template <int NT>
-  __device__ static void multiply(float (&sum)[NT][4], const Piece& piece, const unsigned (&b)[kWords][NT][4]) {
+  __device__ void multiply(float (&sum)[NT][4], const Piece& piece, const unsigned (&b)[kWords][NT][4]) const {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) {
       Pair pairs[2][U::kPairs];
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        U::word(pairs[i], piece.words[i][w], Scale<U::kForm>(piece.scales[i][w % kGroups]), SharedBytes{});
+        U::word(pairs[i], piece.words[i][w], Scale<U::kForm>(piece.scales[i][w * kGroups / kWords]), numbers_);
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         const unsigned a[4] = {pairs[0][2 * s], pairs[1][2 * s], pairs[0][2 * s + 1], pairs[1][2 * s + 1]};
@@ -137,13 +135,11 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
       const int lane = int(threadIdx.x) % 32, half = lane / 16, part = lane % 16 * 16;
 #pragma unroll
       for (int i = 0; i < 2; ++i) copy(at_ + unsigned(i * kCodeBytes + lane * 16), from_ + i * second_ + lane * 16);
-      const unsigned to = at_ + unsigned(2 * kCodeBytes + half * scale_bytes_);
+      const unsigned to = at_ + unsigned(2 * kCodeBytes + half * kScaleBytes);
       const unsigned char* const scales = from_ + half * second_ + kCodeBytes;
-      if (kOneGroup) {
-        if (part < scale_bytes_) copy(to + unsigned(part), scales + part);
-      } else {
-        for (int c = part; c < scale_bytes_; c += 256) copy(to + unsigned(c), scales + c);
-      }
+#pragma unroll
+      for (int c = 0; c < kScaleBytes; c += 256)
+        if (c + part < kScaleBytes) copy(to + unsigned(c + part), scales + c + part);
       if (--left_ == 0)
         left_ = a_.slice / kCellInputs, tile_ += a_.stride, from_ += next_;
       else
@@ -153,7 +149,7 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
   __device__ unsigned behind(unsigned stage) const {
-    const unsigned bytes = unsigned(2 * (kCodeBytes + scale_bytes_)), next = stage + bytes;
+    const unsigned bytes = unsigned(2 * (kCodeBytes + kScaleBytes)), next = stage + bytes;
     return next == memory_ + kStages * bytes ? memory_ : next;
   }
   template <int kGroupsOfCopies> __device__ static void wait_but() {
@@ -172,10 +168,11 @@ template <class U, int kStages, bool kOneGroup, int kFirst = 3> class CellRing {
 
   const Stream& a_;
   Piece piece_;
-  int scale_bytes_, second_, along_;
+  LaneNumbers<U::kCode> numbers_;
+  int second_, along_;
   unsigned memory_, at_, oldest_;  // at_: the stage of the next request
   const unsigned char* from_;
-  int group_log_, tile_, left_;
+  int tile_, left_;
   std::int64_t next_;
   std::uint64_t policy_;
 };

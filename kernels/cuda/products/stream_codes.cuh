@@ -1,4 +1,4 @@
-// Pieces of a matrix packed in codes of 8 bits, or of a table, for a streamed product (Ring of stream_ring.cuh): 128 or
+// Pieces of a matrix packed in codes of 8 bits, for a streamed product (Ring of stream_ring.cuh): 128 or
 // 256 inputs of 16 outputs, cells of packed_matrix.cuh. The codes become bf16 numbers in the registers that tensor
 // cores read. The copy engine copies a piece: cheaper in instructions than copies of the lanes, and no slower where
 // pieces are 4 KB. This header must not know what they are used for.
@@ -48,9 +48,7 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
 
 #endif
 
-  __device__ static void prepare(const Matrix& m) {
-    if (U::kCode == Code::table && threadIdx.x < 16) table()[threadIdx.x] = m.layout.numbers[threadIdx.x];
-  }
+  __device__ static void prepare(const Matrix&) {}
   __device__ void wait(int stage, int round) const { stages_.wait(stage, round); }
   __device__ bool arrived(int stage, int round) const { return stages_.arrived(stage, round); }
 
@@ -69,6 +67,7 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
 
  private:
   static constexpr int kCells = kInputs / kCellInputs * 2;
+  static_assert(bits_of(U::kCode) == 8);
 
   // kOneGroup: all inputs of a cell share a scale.
   template <bool kOneGroup, int NT>
@@ -92,7 +91,7 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (!kOneGroup && w > 0) shared[i] = scale(i, w);
-        U::word(pairs[i], words[i][w % 4], shared[i], SharedBytes{shared_address(table())});
+        U::word(pairs[i], words[i][w % 4], shared[i], LaneNumbers<U::kCode>(SharedBytes{}));
       }
 #pragma unroll
       for (int s = 0; s < kWordInputs / 16; ++s) {
@@ -105,10 +104,6 @@ template <class U, int kRingOf, int kInputsOf> class CodedPieces {
         }
       }
     }
-  }
-  __device__ static float* table() {
-    __shared__ float numbers[U::kCode == Code::table ? 16 : 1];
-    return numbers;
   }
   // Calls copy(to, from, bytes) for the runs of cells of a piece: of a gated product those of the first half of the
   // outputs, then those of the second.

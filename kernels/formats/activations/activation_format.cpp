@@ -100,8 +100,8 @@ const Precision* find_precision(const std::string& name) {
   return found == precisions().end() ? nullptr : &*found;
 }
 
-Weight quantize(const Weight& dense, const Precision& precision, const ForShares& shares) {
-  Weight w = quantize(dense, *precision.weights, 0, shares);
+Weight quantize(const Weight& dense, const Precision& precision, const ForShares& shares, DType scales) {
+  Weight w = quantize(dense, *precision.weights, 0, shares, scales);
   return precision.activations ? with_activations(std::move(w), *precision.activations) : w;
 }
 

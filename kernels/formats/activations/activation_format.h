@@ -84,6 +84,7 @@ const std::vector<Precision>& precisions();
 // nullptr: there is none of this name.
 const Precision* find_precision(const std::string& name);
 // quantize() to a precision.
-Weight quantize(const Weight& dense, const Precision& precision, const ForShares& shares = {});
+Weight quantize(const Weight& dense, const Precision& precision, const ForShares& shares = {},
+                DType scales = DType::bf16);
 
 }  // namespace foretoken

@@ -71,7 +71,7 @@ TEST(Configs, EveryOneIsUnderstood) {
         "heads_inflated.json", "heads.json",       "heads_choice.json",  "formats.json",      "formats_inflated.json",
         "load.json",           "steps.json",       "steps_formats.json", "steps_caches.json", "steps_contexts.json",
         "thinned.json",        "steps_trees.json", "soak.json",          "spec_bench.json",   "leviathan.json",
-        "steps_rows.json"})
+        "steps_rows.json",     "steps_scales.json"})
     EXPECT_TRUE(found.contains(name)) << name;
 }
 

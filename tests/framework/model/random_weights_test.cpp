@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "framework/model/open_model.h"
 #include "framework/model/shapes.h"
 #include "kernels/philox.h"
@@ -116,6 +118,19 @@ TEST(OpenModel, OfRandomWeightsOfAnyShape) {
   std::filesystem::copy_file(std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models/llama3/config.json",
                              folder.path() / "config.json");
   EXPECT_EQ(open_model(ModelChoice::read({{"random", folder.path().string()}}, nullptr), kAsGiven).config.vocab, 96);
+}
+
+// As checkpoints of GPTQ and FP8 have them.
+TEST(OpenModel, RandomWeightsHaveTheScalesOfAType) {
+  const nlohmann::json model{{"random", "llama-3.2-1b"}, {"dtype", "int4"}, {"scales", "f16"}};
+  const ModelChoice choice = ModelChoice::read(model);
+  EXPECT_EQ(choice.document()["scales"], "f16");
+  EXPECT_EQ(ModelChoice::read(choice.document()).scales, "f16");
+  EXPECT_FALSE(ModelChoice::read({{"random", "llama-3.2-1b"}, {"scales", "bf16"}}).document().contains("scales"));
+  EXPECT_EQ(open_model(choice, kAsGiven).tensors->scales(), DType::f16);
+  EXPECT_EQ(RandomWeights(1).scales(), DType::bf16);
+  EXPECT_TRUE(says(sentence_of([] { ModelChoice::read({{"random", "llama-3.2-1b"}, {"scales", "fp8"}}); }), "'scales'",
+                   "bf16, f16 or f32", "fp8"));
 }
 
 TEST(TransformerRows, FeaturesAreErrors) {

@@ -247,6 +247,19 @@ TEST_P(PackedExperts, of_different_forms_have_the_bits_of_the_dense_copy) {
       "mixed");
 }
 
+// Experts of one format whose scales have several forms are all codes in memory.
+TEST_P(PackedExperts, of_scales_of_several_types_stay_packed) {
+  const bool zeros = format.name() == "int4_asymmetric";
+  if (format.name() != "int4" && format.coding() != Coding::e4m3 && !zeros) return;
+  const auto stored = [&](int e) {
+    const Tensor t = random_tensor({64, 256}, unsigned(e));
+    if (zeros && e == 2) std::ranges::for_each(t.values<float>(), [](float& v) { v = v < 0 ? -7.5f : 7.5f; });
+    return quantize(Weight::dense(t), format, 0, {}, e == 1 ? DType::f16 : DType::bf16);
+  };
+  expect_the_dense_bits(4, stored, "scales of several types");
+  EXPECT_LE(double(grouped_weights(*cuda, 4, stored).bytes()), 1.1 * 4 * 64 * 256 * (format.bits() == 4 ? 0.5 : 1));
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, PackedExperts, ::testing::ValuesIn(weight_formats()), name_of_format);
 
 }  // namespace

@@ -1,4 +1,7 @@
 // Packed matrices on a GPU: the bits of the dense copy, by every route and number of rows.
+#include <cstring>
+#include <numeric>
+
 #include "tests/kernels/cuda/cuda_scenario.h"
 #include "tests/kernels/formats/weight_formats.h"
 
@@ -141,6 +144,62 @@ TEST(PackedMatrix, many_rows_of_a_layer_have_the_bits_of_the_dense_copy) {
       EXPECT_TRUE(same_bits(on_host(*cuda, cuda->linear(x, packed)), on_host(*cuda, cuda->linear(x, dense))))
           << format->name() << ", rows " << n;
     }
+  }
+}
+
+// As of checkpoints: a row for each finite scale of fp16 of magnitude up to `most`, and all codes but NaN.
+Weight weight_of_all_f16_scales(const WeightFormat& format, float most) {
+  std::vector<float> scales;
+  for (int bits = 0; bits < 1 << 16; ++bits)
+    if (const float s = float_from_f16(std::uint16_t(bits)); std::abs(s) <= most) scales.push_back(s);
+  Weight w;
+  w.out = std::int64_t(scales.size()), w.in = w.group = 256, w.format = &format;
+  w.scales = Tensor::host_copy(std::span<const float>(scales), DType::f32).reshaped({w.out, 1});
+  w.values = Tensor::host({w.out, w.in}, DType::u8);
+  for (std::int64_t i = 0; i < w.out * w.in; ++i) {
+    const auto code = std::uint8_t(i % (1 << format.bits()));
+    w.values.data<std::uint8_t>()[i] = std::isnan(format.numbers()[code]) ? 0 : code;
+  }
+  return w;
+}
+
+// Every row of the table, bit by bit, zeros with their signs.
+TEST(PackedMatrix, weights_of_all_scales_of_fp16_are_those_of_the_definition) {
+  const auto cuda = make_gpu({.device = 0, .invariant = true});
+  const auto expect_rows = [&](const Weight& w, const std::string& what) {
+    const Tensor tokens = Tensor::host({w.out}, DType::i32);
+    std::iota(tokens.data<std::int32_t>(), tokens.data<std::int32_t>() + w.out, 0);
+    const Tensor rows = on_host(*cuda, cuda->embed(cuda->prepare(w), cuda->upload(tokens)));
+    std::vector<float> row(std::size_t(w.in));
+    for (std::int64_t o = 0; o < w.out; ++o) {
+      decode_row(w, o, row);
+      ASSERT_EQ(std::memcmp(row.data(), rows.row<float>(o), row.size() * 4), 0)
+          << what << ", scale " << w.scales.row<float>(o)[0];
+    }
+  };
+  expect_rows(weight_of_all_f16_scales(formats::int4(), 65504), "int4");
+  expect_rows(weight_of_all_f16_scales(formats::fp8(), 64), "fp8");
+  Weight w = weight_of_all_f16_scales(formats::int4_asymmetric(), 65504);
+  w.zeros = Tensor::host({w.out, 1}, DType::f32);
+  for (int zero = -8; zero <= 8; ++zero) {
+    std::ranges::fill(w.zeros.values<float>(), float(zero));
+    expect_rows(w, "int4 and the zero point " + std::to_string(zero));
+  }
+}
+
+// All mantissas of f32 in steps, of the exponents of real scales.
+TEST(PackedMatrix, weights_of_scales_of_f32_are_those_of_the_definition) {
+  const auto cuda = make_gpu({.device = 0, .invariant = true});
+  for (const WeightFormat* format : {&formats::int4(), &formats::fp8(), &formats::nf4()}) {
+    Weight w = weight_of_all_f16_scales(*format, 64);
+    for (std::int64_t o = 0; o < w.out; ++o)
+      w.scales.row<float>(o)[0] =
+          std::bit_cast<float>((0x39000000u + (std::uint32_t(o) % 12 << 23)) | std::uint32_t(o) * 139u % (1u << 23));
+    const Tensor tokens = Tensor::host({w.out}, DType::i32);
+    std::iota(tokens.data<std::int32_t>(), tokens.data<std::int32_t>() + w.out, 0);
+    EXPECT_TRUE(same_bits(on_host(*cuda, cuda->embed(cuda->prepare(w), cuda->upload(tokens))),
+                          on_host(*cuda, cuda->embed(cuda->prepare(dequantized(w)), cuda->upload(tokens)))))
+        << format->name();
   }
 }
 

@@ -124,6 +124,39 @@ TEST(ScaleParts, OnlyScalesOfFewBitsHaveRoomForAZeroPoint) {
   EXPECT_FALSE(scale_parts(Code::int4, ScaleForm::pair_zero, 0.5f, 9, 0));
 }
 
+// Of experts that are read together.
+TEST(ScaleParts, AreTheSameScaleInACommonForm) {
+  using enum ScaleForm;
+  const auto expect_same = [](ScaleForm from, ScaleForm to, float scale, float zero) {
+    const auto [parts, fits] = reformed(Code::int4, from, to, word_of(Code::int4, from, scale, zero));
+    ASSERT_TRUE(fits) << scale << ' ' << zero;
+    for (int code = 0; code < 16; ++code)
+      ASSERT_EQ(of_int4(to, parts, code, 0), weight_of(float(code - 8), {scale, zero})) << scale << ' ' << zero;
+  };
+  for (std::uint32_t mantissa = 0; mantissa < 128; ++mantissa) {
+    const float scale = std::ldexp(1 + float(mantissa) / 128, -9);
+    for (const ScaleForm to : {bf16_zero, pair, pair_zero}) ASSERT_NO_FATAL_FAILURE(expect_same(bf16, to, scale, 0));
+    ASSERT_NO_FATAL_FAILURE(expect_same(pair, pair_zero, float_from_f16(std::uint16_t(0x2000 + mantissa)), 0));
+    for (int zero = -8; zero <= 8; ++zero)
+      ASSERT_NO_FATAL_FAILURE(expect_same(bf16_zero, pair_zero, scale, float(zero)));
+    const auto [parts, fits] = reformed(Code::e4m3, bf16, pair, word_of(Code::e4m3, bf16, scale));
+    ASSERT_TRUE(fits);
+    for (int code = 0; code < 0x7f; ++code)
+      ASSERT_EQ(of_e4m3(pair, parts, code), weight_of(formats::float_of_e4m3(std::uint8_t(code)), {scale}));
+  }
+  EXPECT_FALSE(reformed(Code::int4, bf16_zero, pair_zero, word_of(Code::int4, bf16_zero, 1, 9)).fits);
+  EXPECT_FALSE(reformed(Code::int4, pair, pair_zero, word_of(Code::int4, pair, 1.0f / 3)).fits);
+}
+TEST(ScaleParts, HaveACommonForm) {
+  using enum ScaleForm;
+  EXPECT_EQ(common_form(bf16, pair), pair);
+  EXPECT_EQ(common_form(bf16_zero, bf16), bf16_zero);
+  EXPECT_EQ(common_form(bf16_zero, pair), pair_zero);
+  EXPECT_EQ(common_form(pair_zero, bf16), pair_zero);
+  EXPECT_EQ(common_form(f32, bf16), f32_all);
+  EXPECT_EQ(common_form(f32, f32), f32);
+}
+
 // Bits of a word: each code's own, and those of all codes are all of them.
 TEST(ScaleParts, CodesShareAWordWithoutGaps) {
   for (const Code code : {Code::int4, Code::int8, Code::e4m3, Code::e2m1, Code::table}) {

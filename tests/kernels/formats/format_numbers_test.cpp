@@ -141,6 +141,24 @@ TEST(FormatNumbers, OfIntegersHaveScalesOfBf16) {
   }
 }
 
+// The nearest numbers of their type.
+TEST(FormatNumbers, HaveScalesOfTheTypeThatIsAskedFor) {
+  for (const WeightFormat* format : {&formats::int4(), &formats::int4_asymmetric(), &formats::fp8_block()}) {
+    const auto scales = [&](DType type) {
+      return quantize(Weight::dense(weights(256, 12)), *format, 0, {}, type).scales;
+    };
+    const Tensor exact = scales(DType::f32), half = scales(DType::f16), bf = scales(DType::bf16);
+    for (std::int64_t i = 0; i < exact.elements(); ++i) {
+      const float scale = exact.data<float>()[i];
+      EXPECT_EQ(bf.data<float>()[i], float(bf16(scale)));
+      EXPECT_NEAR(half.data<float>()[i], scale, std::max(scale * 0x1p-11f, 0x1p-25f)) << format->name();
+      EXPECT_EQ(
+          std::remainder(half.data<float>()[i], scale < 0x1p-14f ? 0x1p-24f : std::ldexp(1.0f, std::ilogb(scale) - 10)),
+          0);
+    }
+  }
+}
+
 // scale * (number - zero) - minimum, each operation rounded to f32, then to bf16.
 TEST(FormatNumbers, AreRoundedOperationByOperation) {
   const float scale = 1.0f / 3, minimum = 0.7f;

@@ -74,9 +74,11 @@ constexpr std::int64_t decode_fixed_bytes(int head, int sets) {
   return rounded_up(
       2 * 128 * head * 2 + sets * (8 * head * 2 + team_exchange_bytes(false, 8)) + 128 * 8 + 4 * 32 * 4 + 8, 128);
 }
-constexpr std::int64_t decode_bytes(int head, int sets, std::int64_t spans, std::int64_t splits, std::int64_t longest) {
+constexpr std::int64_t decode_bytes(int head, int sets, std::int64_t spans, std::int64_t splits, std::int64_t longest,
+                                    std::int64_t group) {
+  const std::int64_t used = std::min<std::int64_t>(sets, (longest * group + 7) / 8);
   std::int64_t received = 0;
-  for (std::int64_t n = 1; n <= splits; ++n) received = std::max(received, n * spans * team_fold_bytes(head, sets, n));
+  for (std::int64_t n = 1; n <= splits; ++n) received = std::max(received, n * spans * team_fold_bytes(head, used, n));
   return decode_fixed_bytes(head, sets) + longest * (head / 2) * 8 + received;
 }
 

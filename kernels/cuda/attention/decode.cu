@@ -27,7 +27,7 @@ Kernel kernel_of(int head_size, int vectors) {
 
 std::int64_t decode_bytes(const DecodeWork& work) {
   const AttentionWork& a = work.a;
-  return decode_bytes(a.head_size <= 64 ? 64 : 128, a.tile / kSetVectors, work.spans, a.splits, a.longest);
+  return decode_bytes(a.head_size <= 64 ? 64 : 128, a.tile / kSetVectors, work.spans, a.splits, a.longest, a.group);
 }
 
 int decode_cluster(std::int64_t shared_memory) {

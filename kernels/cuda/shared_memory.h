@@ -58,33 +58,43 @@ constexpr std::int64_t prompt_bytes(int head) {
       1024);
 }
 
-// attend_decode: heads padded to 64 or 128; one or two tiles of 16 query vectors; spans of 128 keys. The n <= splits
-// blocks that have spans, with at most n * spans chunks in all, fold at most vectors / n + 1 vectors each; and 16 bytes
-// for alignment.
-constexpr std::int64_t decode_fixed_bytes(int head, int tiles) {
-  const std::int64_t vectors = 16 * tiles;
-  return rounded_up(2 * 128 * head * 2 + vectors * (head * 2 + 2 * 64 * 2 + 2 * 4 * 4) + 128 * 8 + 4 * 32 * 4 + 8, 128);
+// What `peers` warps exchange for each set of 8 query vectors; of codes weights also times the scales of values.
+constexpr std::int64_t team_exchange_bytes(bool codes, int peers) {
+  return peers * (32 * (codes ? 16 : 8) + 8 * 4) + 8 * 8;
 }
-constexpr std::int64_t decode_bytes(int head, int tiles, std::int64_t spans, std::int64_t splits, std::int64_t longest,
+// What a block of a cluster receives for each chunk: units of 16 numbers of the head of a set, shared by `blocks`, and
+// peaks and masses of every set.
+constexpr std::int64_t team_fold_bytes(int head, std::int64_t sets, std::int64_t blocks) {
+  return (head / 16 * sets + blocks - 1) / blocks * 512 + sets * 64;
+}
+
+// attend_decode: heads padded to 64 or 128; one, two or four sets of query vectors; spans of 128 keys. The n <= splits
+// blocks that have spans have at most n * spans chunks in all.
+constexpr std::int64_t decode_fixed_bytes(int head, int sets) {
+  return rounded_up(
+      2 * 128 * head * 2 + sets * (8 * head * 2 + team_exchange_bytes(false, 8)) + 128 * 8 + 4 * 32 * 4 + 8, 128);
+}
+constexpr std::int64_t decode_bytes(int head, int sets, std::int64_t spans, std::int64_t splits, std::int64_t longest,
                                     std::int64_t group) {
-  const std::int64_t vectors = std::min<std::int64_t>(longest * group, 16 * tiles);
-  return decode_fixed_bytes(head, tiles) + longest * (head / 2) * 8 +
-         8 * (spans * (vectors + splits) * (head / 2 + 1) + 2);
+  const std::int64_t used = std::min<std::int64_t>(sets, (longest * group + 7) / 8);
+  std::int64_t received = 0;
+  for (std::int64_t n = 1; n <= splits; ++n) received = std::max(received, n * spans * team_fold_bytes(head, used, n));
+  return decode_fixed_bytes(head, sets) + longest * (head / 2) * 8 + received;
 }
 
 // attend_stream: heads of 64 or 128, of bf16 or of codes; a ring of `stages` stages, keys and values of a step
-// alternate; barriers; slots of the rows, or scales of each stage; peaks and weights of each of `sets` sets of 8 query
+// alternate; barriers; slots of the rows, or scales of each stage; what is exchanged for each of `sets` sets of query
 // vectors, and their queries beyond two; the rows themselves in bf16, and their rotations; data that a cluster of
-// `splits` blocks sends to each block: 16 numbers of the head of a set are a unit.
-constexpr std::int64_t stream_fixed_bytes(bool codes) { return 2 * 16 * 8 + (codes ? 16 * 64 * 4 : 64 * 4); }
-constexpr std::int64_t stream_exchange_bytes(bool codes) { return 4 * 32 * (codes ? 16 : 8) + 4 * 8 * 4 + 8 * 8; }
+// `splits` blocks sends to each block.
+constexpr std::int64_t stream_fixed_bytes(bool codes) { return 2 * 16 * 8 + 16 + (codes ? 16 * 64 * 4 : 64 * 4); }
 constexpr std::int64_t attention_stream_bytes(int head, bool codes, std::int64_t stages, std::int64_t sets,
                                               std::int64_t longest, std::int64_t splits, std::int64_t chunks) {
-  const std::int64_t of_kernel = sets <= 2 ? sets : sets <= 4 ? 4 : 8, units = head / 16 * sets;
-  const std::int64_t received =
-      splits > 1 ? chunks * sets * 64 + std::max(chunks * ((units + splits - 1) / splits), units + splits) * 512 : 0;
+  const std::int64_t of_kernel = sets <= 2 ? sets : sets <= 4 ? 4 : 8;
+  std::int64_t received = splits > 1 ? chunks * team_fold_bytes(head, sets, splits) : 0;
+  for (std::int64_t n = 1; n < splits; ++n)  // fewer blocks have one chunk each
+    received = std::max(received, n * team_fold_bytes(head, sets, n));
   return stages * 64 * head * (codes ? 1 : 2) + stream_fixed_bytes(codes) +
-         of_kernel * (stream_exchange_bytes(codes) + (sets > 2 ? head * 16 : 0)) + (codes ? 0 : longest * head * 8) +
+         of_kernel * (team_exchange_bytes(codes, 4) + (sets > 2 ? head * 16 : 0)) + (codes ? 0 : longest * head * 8) +
          received;
 }
 

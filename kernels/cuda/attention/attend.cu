@@ -139,10 +139,11 @@ void attend_rows(CudaBackend& b, AttentionWork w) {
 bool is_one_sequence(const AttentionWork& a) { return a.rows <= a.longest && a.sequences <= 2; }
 
 // The most spans that a decode block may process in sequence (measured: 2 to 3 us each) before the stream route is
-// faster. With more query vectors than a tile, decode is faster for 16 rows of one sequence, but not for two sequences
-// of 8 rows, nor for 8 rows after a context of 4096.
+// faster. With more query vectors than kFewVectors, decode is faster for 16 rows of one sequence, but not for two
+// sequences of 8 rows, nor for 8 rows after a context of 4096.
+constexpr int kFewVectors = 16;
 int decode_limit(const AttentionWork& a) {
-  if (a.longest * a.group > kDecodeTile) return is_one_sequence(a) ? 2 : 0;
+  if (a.longest * a.group > kFewVectors) return is_one_sequence(a) ? 2 : 0;
   return a.sequences * a.kv_heads <= 32 ? 3 : 2;
 }
 
@@ -156,7 +157,7 @@ bool plan_decode(DecodeWork& w, const Machine& machine, int most_spans) {
   if (a.words > 0 || a.head_size > 128 || a.head_size % 16 != 0 || vectors > kMostVectors || a.longest > kDecodeRows ||
       a.group > kDecodeRows || !has_aligned_rows(w))
     return false;
-  a.tile = vectors <= kDecodeTile ? kDecodeTile : 2 * kDecodeTile;
+  a.tile = kSetVectors * (vectors <= kSetVectors ? 1 : vectors <= kFewVectors ? 2 : kTeamSets);
   for (w.spans = least_spans(a.deepest, machine.cluster); w.spans <= most_spans; w.spans += span_unit(a.deepest)) {
     a.splits = (a.deepest + w.spans * kSpan - 1) / (w.spans * kSpan);
     const std::int64_t blocks = std::int64_t(sequences) * a.kv_heads * a.splits * decode_blocks(a);

@@ -1,5 +1,5 @@
 // Rotation, storing and attention of a few rows at once: see decode.cuh. Bytes: keys and values of each sequence, 4 *
-// slots * kv_heads * head_size, once for every two tiles of query vectors. For one sequence that is little against the
+// slots * kv_heads * head_size, once for every 32 query vectors. For one sequence that is little against the
 // latency of one span: rotation, copy of 128 keys, two products, one exchange in the cluster.
 #include <algorithm>
 
@@ -9,44 +9,43 @@
 namespace foretoken {
 namespace {
 
-template <int kHead, int kTiles> std::int64_t shared_bytes(const DecodeWork& work) {
-  static_assert(sizeof(DecodeShared<kHead, kTiles>) == decode_fixed_bytes(kHead, kTiles));
-  return decode_bytes(kHead, kTiles, work.spans, work.a.splits, work.a.longest, work.a.group);
-}
+using Kernel = void (*)(DecodeCall);
 
-template <int kHead, int kTiles> void launch(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
-  Grid grid{
-      dim3(unsigned(work.a.sequences * work.a.splits), unsigned(work.a.kv_heads), unsigned(decode_blocks(work.a))),
-      kDecodeThreads, std::size_t(work.bytes), work.a.splits, dependent_launch};
-  const std::uint64_t page_rows = std::uint64_t(work.a.page_rows);
-  DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
-  for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;
-  launch_kernel("attend", stream, grid, attend_decode<kHead, kTiles>, call);
+template <int kHead> Kernel kernel_of(int vectors) {
+  static_assert(sizeof(DecodeShared<kHead, 1>) == decode_fixed_bytes(kHead, 1) &&
+                sizeof(DecodeShared<kHead, 2>) == decode_fixed_bytes(kHead, 2) &&
+                sizeof(DecodeShared<kHead, kTeamSets>) == decode_fixed_bytes(kHead, kTeamSets));
+  return vectors <= kSetVectors       ? attend_decode<kHead, 1>
+         : vectors <= 2 * kSetVectors ? attend_decode<kHead, 2>
+                                      : attend_decode<kHead, kTeamSets>;
 }
-
-// Calls f<head, tiles>() of the kernel for this work.
-template <class F> auto with_kernel(const DecodeWork& w, F f) {
-  const bool narrow = w.a.head_size <= 64;
-  if (w.a.tile == kDecodeTile) return narrow ? f.template operator()<64, 1>() : f.template operator()<128, 1>();
-  return narrow ? f.template operator()<64, 2>() : f.template operator()<128, 2>();
+Kernel kernel_of(int head_size, int vectors) {
+  return head_size <= 64 ? kernel_of<64>(vectors) : kernel_of<128>(vectors);
 }
 
 }  // namespace
 
 std::int64_t decode_bytes(const DecodeWork& work) {
-  return with_kernel(work, [&]<int kHead, int kTiles>() { return shared_bytes<kHead, kTiles>(work); });
+  const AttentionWork& a = work.a;
+  return decode_bytes(a.head_size <= 64 ? 64 : 128, a.tile / kSetVectors, work.spans, a.splits, a.longest, a.group);
 }
 
 int decode_cluster(std::int64_t shared_memory) {
   int least = kLargestCluster;
-  for (void (*kernel)(DecodeCall) :
-       {attend_decode<64, 1>, attend_decode<128, 1>, attend_decode<64, 2>, attend_decode<128, 2>})
-    least = std::min(least, largest_cluster(kernel, kDecodeThreads, shared_memory));
+  for (const int head : {64, 128})
+    for (const int sets : {1, 2, kTeamSets})
+      least = std::min(least, largest_cluster(kernel_of(head, sets * kSetVectors), kDecodeThreads, shared_memory));
   return least;
 }
 
 void launch_decode(const DecodeWork& work, cudaStream_t stream, bool dependent_launch) {
-  with_kernel(work, [&]<int kHead, int kTiles>() { launch<kHead, kTiles>(work, stream, dependent_launch); });
+  const AttentionWork& a = work.a;
+  const Grid grid{dim3(unsigned(a.sequences * a.splits), unsigned(a.kv_heads), unsigned(decode_blocks(a))),
+                  kDecodeThreads, std::size_t(work.bytes), a.splits, dependent_launch};
+  const std::uint64_t page_rows = std::uint64_t(a.page_rows);
+  DecodeCall call{work, ((std::uint64_t(1) << 32) + page_rows - 1) / page_rows, {}};
+  for (int n = 1; n <= kDecodeRows; ++n) call.inverse[n] = (65536 + n - 1) / n;
+  launch_kernel("attend", stream, grid, kernel_of(a.head_size, a.tile), call);
 }
 
 }  // namespace foretoken

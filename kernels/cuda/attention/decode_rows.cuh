@@ -7,19 +7,21 @@
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/attention/rotation.cuh"
+#include "kernels/cuda/attention/teams.cuh"
 #include "kernels/cuda/instructions/matrix_tiles.cuh"
 
 namespace foretoken {
 
-// kDecodeTile: query vectors of a tile; kDecodeRows: the most rows of a sequence, and heads of a group.
-// kSpan: depths that a block processes at once: a chunk, or a part of a longer one.
-constexpr int kDecodeThreads = 256, kDecodeTile = 16, kDecodeRows = 32, kSpan = kDecodeSpan;
-constexpr int kDecodeSteps = kSpan / kStep;
+// kDecodeRows: the most rows of a sequence, and heads of a group. kSpan: depths that a block processes at once: a
+// chunk, or a part of a longer one.
+constexpr int kDecodeSteps = 2, kDecodePeers = kDecodeSteps * kTeamWarps, kDecodeThreads = 32 * kDecodePeers;
+constexpr int kDecodeRows = 32, kSpan = kDecodeSpan;
+static_assert(kSpan == kDecodeSteps * kStep);
 
 // `group` query heads of each of a sequence's rows, no trees; everything bf16, rows aligned to 16 bytes, heads of a
 // multiple of 16 numbers.
 struct DecodeWork {
-  AttentionWork a;  // splits: blocks of a cluster; tile: query vectors of a block, one tile or two; q: not rotated yet
+  AttentionWork a;  // splits: blocks of a cluster; tile: query vectors of a block, 8, 16 or 32; q: not rotated yet
   const Bf16 *k = nullptr, *v = nullptr;
   std::int64_t k_stride = 0, v_stride = 0;
   const std::int32_t *positions = nullptr, *slots = nullptr;
@@ -36,26 +38,27 @@ struct DecodeCall : DecodeWork {
   int inverse[kDecodeRows + 1];  // [n]: 65536 / n, rounded up
 };
 
-template <int kHead, int kTiles> struct DecodeShared {
-  static constexpr int kVectors = kTiles * kDecodeTile;
-  alignas(128) Bf16 keys[kSpan * kHead];
-  alignas(128) Bf16 values[kSpan * kHead];
+template <int kHead, int kSets> struct DecodeShared {
+  static constexpr int kVectors = kSets * kSetVectors;
+  alignas(128) std::byte ring[2 * kDecodeSteps][kStep * kHead * 2];  // as of stream.cuh: keys, values of each step
   alignas(128) Bf16 q[kVectors * kHead];
-  alignas(128) Bf16 weights[kDecodeSteps][kVectors * kStep];
-  alignas(16) float peaks[kVectors][kDecodeSteps][4];
+  TeamExchange<false, kDecodePeers> exchange[kSets];
   std::int64_t source[kSpan];  // byte offset of a key from the pool's begin; kNowhere: no row attends to it; kOwn -
                                // offset: it is one of the rows
   // Of each row: first and last + 1 depth that it attends to, its slot (-1: not stored), its position for the rotation.
   int low[kDecodeRows], high[kDecodeRows], slot[kDecodeRows], position[kDecodeRows];
   std::uint64_t received;  // barrier of the data that the cluster sends to this block
-  // Followed by Rotation rotations[longest][kHead / 2]; of every chunk of the cluster and each vector that this block
-  // folds, float2 peak and mass [chunks, share] and float sums [chunks, share, kHead].
+  // Followed by Rotation rotations[longest][kHead / 2], and what TeamFold receives.
 };
 constexpr std::int64_t kNowhere = -1, kOwn = -2;
 
 // One block and the rows that it computes.
-template <int kHead, int kTiles> struct DecodeRows {
-  using Shared = DecodeShared<kHead, kTiles>;
+template <int kHeadSize, int kSets> struct DecodeRows {
+  using Shared = DecodeShared<kHeadSize, kSets>;
+  static constexpr int kHead = kHeadSize, kOfTeam = kSets, kSteps = kDecodeSteps, kPeers = kDecodePeers;
+  static constexpr int kBoxRow = 128, kPlane = kStep * kHead * 2, kWorkers = kDecodeThreads;
+  static constexpr CacheCodes kKind = CacheCodes::none;
+  static constexpr bool kCodes = false, kPadded = true;  // a head may be smaller than kHead
   // kChunks: vectors of 16 bytes of a head.
   static constexpr int kChunks = kHead / 8, kHalf = kHead / 2, kVectors = Shared::kVectors;
 
@@ -67,15 +70,19 @@ template <int kHead, int kTiles> struct DecodeRows {
   int begin, end, first, last;          // spans of the sequence; those of this block
   int chunk, chunks;                    // the sequence's first chunk, and how many
   int all_low, all_high, own_low, own_high;  // depths that every row attends to; slots of the rows
-  int receiver, share;                       // the first block that has spans; vectors that each block folds
+  int sets;                                  // with vectors
   int page_number;                           // of key `thread` of the next span
   float frequency;                           // of pair `thread` % kHalf
   const std::int32_t* table;
   Rotation* rotations;
-  float2* peaks;  // received
-  const int thread = int(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  float2 *peaks, *sums;  // received
+  std::byte* const ring;
+  TeamExchange<false, kDecodePeers>* const exchange;
+  const int thread = int(threadIdx.x), lane = thread % 32, peer = thread / 32, warp = peer % kTeamWarps,
+            team = peer / kTeamWarps;
 
-  __device__ DecodeRows(const DecodeCall& w, Shared& s) : work(w), a(w.a), shared(s) {}
+  __device__ DecodeRows(const DecodeCall& w, Shared& s)
+      : work(w), a(w.a), shared(s), ring(s.ring[0]), exchange(s.exchange) {}
 
   // ---- the block's work; false: none ----
   __device__ bool open() {
@@ -90,6 +97,7 @@ template <int kHead, int kTiles> struct DecodeRows {
     row = single ? sequence : a.begins[sequence], rows = single ? 1 : a.begins[sequence + 1] - row;
     vector = int(blockIdx.z) * kVectors, vectors = min(rows * a.group - vector, kVectors);
     if (vectors <= 0) return false;
+    sets = (vectors + kSetVectors - 1) / kSetVectors;
     int least[3] = {INT_MAX, INT_MAX, INT_MAX}, most[3] = {};
     if (const int r = lane; r < rows) {
       const int visible = a.visible[row + r], from = a.first ? max(a.first[row + r], 0) : 0, slot = work.slots[row + r],
@@ -98,7 +106,7 @@ template <int kHead, int kTiles> struct DecodeRows {
       most[0] = max(visible, slot + 1), most[1] = from, most[2] = slot + 1;
       // Of several rows with the same slot (padding) the last is stored.
       const bool counts = __match_any_sync(~0u >> (32 - rows), slot) >> r == 1;
-      if (warp == 0)
+      if (peer == 0)
         shared.low[r] = from, shared.high[r] = visible, shared.slot[r] = counts ? slot : -1,
         shared.position[r] = position;
     }
@@ -108,11 +116,9 @@ template <int kHead, int kTiles> struct DecodeRows {
     own_high = __reduce_max_sync(~0u, most[2]);
     first = max(begin, rank * work.spans), last = min(end, (rank + 1) * work.spans);
     chunk = chunk_of(begin * kSpan), chunks = chunks_of(end * kSpan) - chunk;
-    receiver = over(begin, work.spans),
-    share = over(vectors + over(end - 1, work.spans) - receiver, over(end - 1, work.spans) - receiver + 1);
     page_number = first == rank * work.spans ? page : page_at(first);
     rotations = reinterpret_cast<Rotation*>(&shared + 1);
-    peaks = reinterpret_cast<float2*>(rotations + a.longest * kHalf);
+    peaks = reinterpret_cast<float2*>(rotations + a.longest * kHalf), sums = peaks + chunks * sets * kSetVectors;
     return true;
   }
 
@@ -151,20 +157,26 @@ template <int kHead, int kTiles> struct DecodeRows {
         asm volatile("prefetch.global.L2 [%0];" ::"l"(a.pool + (i % 2 ? a.values : a.keys) + from + line * 128));
     }
   }
+  // 16 bytes of a key or value of the span.
+  __device__ uint4* line(bool value, int key, int c) const {
+    return reinterpret_cast<uint4*>(ring + (key / kStep * 2 + value) * kPlane + (c / 8 * kStep + key % kStep) * 128) +
+           (c % 8 ^ (key & 7));
+  }
   __device__ void request() {
     constexpr int kLines = kDecodeThreads / kChunks;  // keys at once
-    const std::uint32_t keys = shared_address(shared.keys), values = shared_address(shared.values);
-    const int c = thread % kChunks, line = thread / kChunks;
+    static_assert(kLines % 8 == 0 && kStep % kLines == 0, "the swizzle is that of the first key");
+    const int c = thread % kChunks, first_key = thread / kChunks;
+    const std::uint32_t keys = shared_address(line(false, first_key, c));
     const bool inside = c * 8 < a.head_size;
 #pragma unroll
     for (int i = 0; i < kSpan / kLines; ++i) {
-      const int key = line + i * kLines, to = swizzled<kChunks>(key, c);
-      const std::int64_t from = shared.source[key];
+      const std::uint32_t to = keys + unsigned(i * kLines / kStep * 2 * kPlane + i * kLines % kStep * 128);
+      const std::int64_t from = shared.source[first_key + i * kLines];
       if (from <= kOwn) continue;
       const bool read = from >= 0 && inside;
       const std::byte* const at = a.pool + (read ? from + c * 16 : 0);
-      copy_behind(keys + to, at + a.keys, read);
-      copy_behind(values + to, at + a.values, read);
+      copy_behind(to, at + a.keys, read);
+      copy_behind(to + kPlane, at + a.values, read);
     }
     end_copies();
   }
@@ -174,8 +186,14 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ bool owns(int begins, int ends) const {
     return own_low < ends * kSpan && own_high > begins * kSpan;
   }  // whether these spans may contain one of the rows
-  // Of the rows whose queries this block has, or of all rows where their keys may be in its spans.
+  // Of the rows whose queries this block has, or of all rows where their keys may be in its spans; and what each vector
+  // attends to.
   __device__ void fill_rotations() {
+    if (thread < kVectors) {
+      const int r = row_of(thread);
+      exchange[thread / kSetVectors].sights[thread % kSetVectors] =
+          thread < vectors ? int2{shared.low[r], shared.high[r]} : int2{};
+    }
     const bool all = owns(first, last);
     const int begins = all ? 0 : row_of(0) * kHalf, ends = all ? rows * kHalf : (row_of(vectors - 1) + 1) * kHalf;
     if (thread % kHalf < a.head_size / 2)
@@ -183,8 +201,8 @@ template <int kHead, int kTiles> struct DecodeRows {
       for (int i = begins + thread; i < ends; i += kDecodeThreads)
         rotations[i] = rotation_of(shared.position[i / kHalf], frequency);
   }
-  __device__ static uint4& part_at(Bf16* tile, int line, int c) {
-    return *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(tile) + swizzled<kChunks>(line, c));
+  __device__ uint4& query_at(int v, int c) const {
+    return *reinterpret_cast<uint4*>(reinterpret_cast<std::byte*>(shared.q) + swizzled<kChunks>(v, c));
   }
 
   // Eight numbers of a head and their eight partners in the rotation, or eight values.
@@ -197,6 +215,20 @@ template <int kHead, int kTiles> struct DecodeRows {
     return a.head_size == kHead ? n / (kHead / 16 * each) : over(n, pairs() * each);
   }
 
+  // ---- queries ----
+  __device__ static int set(int n) { return n; }
+  // The row and query head of vector v of this block; false: there is none.
+  __device__ bool find(int v, int& of_row, int& of_head) const {
+    const int r = row_of(v);
+    of_row = row + r, of_head = head * a.group + vector + v - r * a.group;
+    return v < vectors;
+  }
+  // Vectors of set n as the second factors of two products: numbers 32 k ... 32 k + 31.
+  __device__ uint4 query(int n, int k) const {
+    const Quad of = load_quad(shared_address(shared.q) +
+                              unsigned(swizzled<kChunks>(n * kSetVectors + (lane & 7), k * 4 + (lane >> 3))));
+    return {of.r[0], of.r[1], of.r[2], of.r[3]};
+  }
   // Queries as the preceding product wrote them, one piece for each thread.
   static_assert(kVectors * kHead / 16 <= kDecodeThreads);
   __device__ Piece load_query() const {
@@ -209,11 +241,11 @@ template <int kHead, int kTiles> struct DecodeRows {
   __device__ void store_query(Piece p) {
 #pragma unroll 1
     for (int i = thread; a.head_size < kHead && i < kVectors * kChunks; i += kDecodeThreads)
-      if (i % kChunks * 8 >= a.head_size) part_at(shared.q, i / kChunks, i % kChunks) = {};
+      if (i % kChunks * 8 >= a.head_size) query_at(i / kChunks, i % kChunks) = {};
     const int v = line_of(thread, 1), c = thread - v * pairs();
     if (v >= vectors) return;
     rotate_eight(p.low, p.high, rotations + row_of(v) * kHalf + c * 8);
-    part_at(shared.q, v, c) = p.low, part_at(shared.q, v, c + pairs()) = p.high;
+    query_at(v, c) = p.low, query_at(v, c + pairs()) = p.high;
   }
 
   // Of each row first the pieces of its key, then those of its value.
@@ -234,9 +266,9 @@ template <int kHead, int kTiles> struct DecodeRows {
     const int key = shared.slot[r] - span * kSpan;
     if (c < pairs()) {
       rotate_eight(p.low, p.high, rotations + r * kHalf + c * 8);
-      part_at(shared.keys, key, c) = p.low, part_at(shared.keys, key, c + pairs()) = p.high;
+      *line(false, key, c) = p.low, *line(false, key, c + pairs()) = p.high;
     } else {
-      part_at(shared.values, key, c - pairs()) = p.low;
+      *line(true, key, c - pairs()) = p.low;
     }
     if (blockIdx.z > 0) return;  // another block has the same rows for other queries, and stores them
     uint4* const page = reinterpret_cast<uint4*>(const_cast<std::byte*>(a.pool) + (c < pairs() ? a.keys : a.values) +
@@ -256,8 +288,7 @@ template <int kHead, int kTiles> struct DecodeRows {
     for (int i = thread; a.head_size < kHead && i < kSpan * kChunks;
          i += kDecodeThreads) {  // zeros where the head is padded
       const int key = i / kChunks, c = i % kChunks;
-      if (c * 8 >= a.head_size && shared.source[key] <= kOwn)
-        part_at(shared.keys, key, c) = part_at(shared.values, key, c) = {};
+      if (c * 8 >= a.head_size && shared.source[key] <= kOwn) *line(false, key, c) = *line(true, key, c) = {};
     }
   }
 };

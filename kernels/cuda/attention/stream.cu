@@ -1,8 +1,8 @@
 // Attention of few rows of many sequences: see stream.cuh. Bytes: keys and values of each sequence once, 4 * slots *
 // kv_heads * head_size; of codes, with their scales, 2 * slots * kv_heads * (head_size + 4). At the bandwidth of an
 // H200 64 keys and values in bf16 of heads of 128 take a multiprocessor some 1,800 cycles, codes 920, in which each
-// quarter of it starts as many instructions. 64 keys of 8 vectors cost each of four warps some 250 instructions, of
-// codes 500 (FP8; integers: 430), of which 290 (225) make bf16 of codes; of 32 vectors 600 and 900.
+// quarter of it starts as many instructions. 64 keys of 8 vectors cost each of four warps some 260 instructions, of
+// codes 500 (FP8; integers: 430), of which 290 (225) make bf16 of codes; of 32 vectors 500 and 900.
 #include <algorithm>
 
 #include "kernels/cuda/attention/boxes.cuh"

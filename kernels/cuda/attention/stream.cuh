@@ -1,28 +1,27 @@
 // Attention of a few rows of each of many sequences, bound by memory bandwidth, over pages of bf16 numbers or of codes.
 // One warp fills a ring of boxes by TMA: keys, then values of a step. Teams of four warps share each step of up to four
 // sets of 8 query vectors of one kv head, so that each number is read from shared memory once for a team
-// (stream_step.cuh). Of numbers in bf16 the kernel rotates and stores the rows themselves, whose keys and values are
+// (team_step.cuh). Of numbers in bf16 the kernel rotates and stores the rows themselves, whose keys and values are
 // not read from global memory (stream_own.cuh). Codes have been stored before (store_codes.cu).
 //
 // Where the sequences do not occupy all multiprocessors, several blocks share the context of a sequence: a cluster,
 // which folds the chunks, or blocks that write the chunks to memory. The arithmetic is that of attention.cuh in the
 // order of tiles.cuh: the same bits. This header must not know how it is launched.
 #pragma once
-#include <cooperative_groups.h>
-
-#include "kernels/cuda/attention/stream_step.cuh"
+#include "kernels/cuda/attention/stream_own.cuh"
+#include "kernels/cuda/attention/team_fold.cuh"
 
 namespace foretoken {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamStep<kHead, kKind, kSets> {
-  using Rows = StreamStep<kHead, kKind, kSets>;
-  using Rows::kCodes, Rows::kOfTeam, Rows::kWorkers, Rows::kTiles, Rows::kMine;
+template <int kHeadSize, CacheCodes kCodesOf, int kSets> struct StreamBlock
+    : TeamFold<TeamStep<StreamOwn<StreamRows<kHeadSize, kCodesOf, kSets>>>> {
+  using Rows = TeamFold<TeamStep<StreamOwn<StreamRows<kHeadSize, kCodesOf, kSets>>>>;
+  using Rows::kCodes, Rows::kHead, Rows::kOfTeam, Rows::kWorkers, Rows::kMine, Rows::kOther;
   using Rows::set, Rows::vector, Rows::number, Rows::find;
-  using Rows::work, Rows::a, Rows::shared, Rows::exchange, Rows::peaks, Rows::sums, Rows::sum, Rows::mass, Rows::peak,
-      Rows::thread, Rows::warp, Rows::lane, Rows::begin, Rows::chunks, Rows::rank, Rows::used, Rows::step, Rows::end;
-  static constexpr int kOther = kCodes ? 1 : 8;  // from the first of a lane's two numbers of a tile to the second
+  using Rows::work, Rows::a, Rows::shared, Rows::exchange, Rows::sum, Rows::mass, Rows::peak, Rows::thread, Rows::warp,
+      Rows::lane, Rows::begin, Rows::used, Rows::step, Rows::end;
 
   float total[kOfTeam][kMine][4];  // of the chunks before
   Total totals[kOfTeam][2];
@@ -31,20 +30,12 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamSte
 
   // ---- chunks ----
   __device__ bool in_cluster() const { return !kCodes && work.cluster() > 1; }
-  __device__ void clear_chunk() {
-#pragma unroll
-    for (int n = 0; n < kOfTeam; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4 * kMine; ++i) sum[n][i / 4][i % 4] = 0;
-      mass[n][0] = mass[n][1] = mass[n][2] = mass[n][3] = 0, peak[n][0] = peak[n][1] = kUnseen;
-    }
-  }
   __device__ void close_chunk(int chunk) {
     if (work.apart) {
       store_chunk(chunk);
     } else if (in_cluster()) {
       if (chunk == chunk_of(Rows::range.begin)) wait_cluster();  // all blocks have started
-      send_sums(chunk - begin);
+      Rows::send_sums(chunk - begin);
     } else {
 #pragma unroll
       for (int i = 0; i < 2 * kOfTeam; ++i) {
@@ -56,7 +47,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamSte
           total[n][m][2 + h] = folded(total[n][m][2 + h], sum[n][m][2 + h], by);
       }
     }
-    clear_chunk();
+    Rows::clear_chunk();
   }
   __device__ void store_chunk(int chunk) const {
 #pragma unroll
@@ -76,16 +67,6 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamSte
       }
     }
   }
-  // Two numbers of a vector, of a lane's tile.
-  __device__ static void put(Bf16* to, float first, float second) {
-    if constexpr (kCodes)
-      *reinterpret_cast<std::uint32_t*>(to) = pack_bf16(first, second);
-    else
-      to[0] = __float2bfloat16_rn(first), to[kOther] = __float2bfloat16_rn(second);
-  }
-  __device__ Bf16* out_at(int of_row, int of_head) const {
-    return static_cast<Bf16*>(a.out) + (std::int64_t(of_row) * a.heads + of_head) * kHead;
-  }
   __device__ void store() const {
 #pragma unroll
     for (int i = 0; i < 2 * kOfTeam; ++i) {
@@ -95,52 +76,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamSte
       const float inverse = totals[n][h].inverse();
 #pragma unroll
       for (int m = 0; m < kMine; ++m)
-        put(out_at(of_row, of_head) + number(m), total[n][m][h] * inverse, total[n][m][2 + h] * inverse);
-    }
-  }
-
-  // ---- a cluster: each block folds `share` units, each a tile of one set: [set][tile], [lane] four sums ----
-  __device__ int share() const { return (work.sets * kTiles + used - 1) / used; }
-  __device__ void send_sums(int chunk) const {
-    const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-    const int each = share();
-#pragma unroll
-    for (int n = 0; n < kOfTeam; ++n) {
-      if (set(n) >= work.sets) continue;
-      const float4 mine = {peak[n][0], mass[n][0], peak[n][1], mass[n][1]};
-      for (int to = warp; to < used; to += kTeamWarps)
-        if (lane < 4)
-          *reinterpret_cast<float4*>(
-              cluster.map_shared_rank(&peaks[(chunk * work.sets + set(n)) * kSetVectors + lane * 2], to)) = mine;
-#pragma unroll
-      for (int m = 0; m < kMine; ++m) {
-        const int unit = set(n) * kTiles + warp * kMine + m, to = unit / each;
-        float4* const at = reinterpret_cast<float4*>(sums) + (chunk * each + unit - to * each) * 32 + lane;
-        *cluster.map_shared_rank(at, to) = {sum[n][m][0], sum[n][m][1], sum[n][m][2], sum[n][m][3]};
-      }
-    }
-  }
-  __device__ void fold_units() const {
-    const int each = share();
-    for (int u = thread / 32; u < each && rank * each + u < work.sets * kTiles; u += kWorkers / 32) {
-      const int unit = rank * each + u, of_set = unit / kTiles, first = unit % kTiles * 16 + lane / 4;
-      Total of[2];
-      float4 result = {};
-#pragma unroll 4
-      for (int c = 0; c < chunks; ++c) {
-        const float4 two =
-            *reinterpret_cast<const float4*>(&peaks[(c * work.sets + of_set) * kSetVectors + lane % 4 * 2]);
-        const float4 of_chunk = reinterpret_cast<const float4*>(sums)[(c * each + u) * 32 + lane];
-        const Fold left = of[0].fold(a.rules, two.x, two.y), right = of[1].fold(a.rules, two.z, two.w);
-        result = {folded(result.x, of_chunk.x, left), folded(result.y, of_chunk.y, right),
-                  folded(result.z, of_chunk.z, left), folded(result.w, of_chunk.w, right)};
-      }
-      const int v = of_set * kSetVectors + lane % 4 * 2;
-      int of_row, of_head;
-      if (find(v, of_row, of_head))
-        put(out_at(of_row, of_head) + first, result.x * of[0].inverse(), result.z * of[0].inverse());
-      if (find(v + 1, of_row, of_head))
-        put(out_at(of_row, of_head) + first, result.y * of[1].inverse(), result.w * of[1].inverse());
+        Rows::put(Rows::out_at(of_row, of_head) + number(m), total[n][m][h] * inverse, total[n][m][2 + h] * inverse);
     }
   }
 
@@ -165,7 +101,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamSte
     }
 #pragma unroll
     for (int i = 0; i < 4 * kMine * kOfTeam; ++i) total[i / (4 * kMine)][i / 4 % kMine][i % 4] = 0;
-    clear_chunk();
+    Rows::clear_chunk();
     Rows::sync_workers();
   }
   __device__ void done(int& stage, int& parity) {
@@ -203,18 +139,23 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamBlock : StreamSte
     if (a.splits == 1) store();
   }
   __device__ void run() {
-    if (in_cluster()) arrive_cluster();  // this block has started: others may write to its shared memory
+    if (in_cluster()) {
+      Rows::share_units(0, used);
+      if (thread == 0) Rows::expect();
+      __syncwarp();
+      arrive_cluster();  // this block has started: others may write to its shared memory
+    }
     if constexpr (!kCodes) Rows::fill_rotations();
     __syncthreads();
     if (thread < kWorkers) {
       compute();
+      if (!in_cluster()) return;
+      wait_for_cluster(&shared.received, 0);
+      Rows::fold_units();
     } else {
       Rows::fill();
       if (in_cluster()) wait_cluster();
     }
-    if (!in_cluster()) return;
-    cooperative_groups::this_cluster().sync();
-    if (thread < kWorkers) fold_units();
   }
 };
 

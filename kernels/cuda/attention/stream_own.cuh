@@ -8,11 +8,10 @@ namespace foretoken {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Numbers in bf16; of codes none of these functions is called.
-template <int kHead, CacheCodes kKind, int kSets> struct StreamOwn : StreamRows<kHead, kKind, kSets> {
-  using Rows = StreamRows<kHead, kKind, kSets>;
+template <class Rows> struct StreamOwn : Rows {
   using Rows::of, Rows::a, Rows::shared, Rows::ring, Rows::exchange, Rows::own, Rows::rotations, Rows::thread,
       Rows::lane, Rows::head, Rows::row, Rows::rows, Rows::range, Rows::table, Rows::all_low, Rows::all_high,
-      Rows::own_low, Rows::own_high, Rows::kWorkers;
+      Rows::own_low, Rows::own_high, Rows::kHead, Rows::kWorkers;
   static constexpr int kChunks = kHead / 8, kPairs = kChunks / 2, kPieces = kPairs + kChunks;
 
   using Rows::Rows;

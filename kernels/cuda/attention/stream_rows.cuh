@@ -2,16 +2,15 @@
 // fills. This header must not know how a step is summed.
 #pragma once
 #include <climits>
-#include <type_traits>
 
 #include "kernels/cuda/attention/decode_rows.cuh"
 #include "kernels/cuda/attention/page_boxes.cuh"
+#include "kernels/cuda/attention/teams.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
 
-// Query vectors of a set; warps of a team, which share each step; at most: sets of a team and of a block, ring stages.
-constexpr int kSetVectors = 8, kTeamWarps = 4, kTeamSets = 4, kMostSets = 8, kMostStages = 16;
+constexpr int kMostSets = 8, kMostStages = 16;  // of a block; of its ring
 
 // Heads of 64 or 128. splits: blocks that share the context of a sequence and kv head.
 struct StreamWork {
@@ -39,6 +38,7 @@ constexpr int stream_blocks(int head, int sets) {
 
 struct StreamBarriers {
   std::uint64_t full[kMostStages], empty[kMostStages];
+  alignas(16) std::uint64_t received;  // of what the cluster sends to this block
 };
 template <bool kCodes> struct StreamShared : StreamBarriers {
   int slots[kSetVectors * kMostSets];  // of each row
@@ -46,18 +46,8 @@ template <bool kCodes> struct StreamShared : StreamBarriers {
 template <> struct StreamShared<true> : StreamBarriers {
   float scales[kMostStages][kStep];  // of a stage's keys or values
 };
-// What the warps of a team exchange for a set, mostly in a step, of which warp w scores keys 16 w ... 16 w + 15.
-template <bool kCodes> struct StreamExchange {
-  // The second factors of those keys, as lanes hold them: two registers of weights; of codes, two more of weights times
-  // the scales of values.
-  std::conditional_t<kCodes, uint4, uint2> weights[kTeamWarps][32];
-  float peaks[kTeamWarps][kSetVectors];
-  int2 sights[kSetVectors];  // a vector attends to depths [x, y)
-};
 static_assert(sizeof(StreamShared<false>) == stream_fixed_bytes(false) &&
               sizeof(StreamShared<true>) == stream_fixed_bytes(true));
-static_assert(sizeof(StreamExchange<false>) == stream_exchange_bytes(false) &&
-              sizeof(StreamExchange<true>) == stream_exchange_bytes(true));
 inline std::int64_t stream_bytes(const StreamWork& w) {
   const AttentionWork& a = w.of.a;
   return attention_stream_bytes(a.head_size, a.codes != CacheCodes::none, w.stages, w.sets, a.longest, w.cluster(),
@@ -67,13 +57,16 @@ inline std::int64_t stream_bytes(const StreamWork& w) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // kSets: of the block, 1, 2, 4 or 8, the last of which may be empty.
-template <int kHead, CacheCodes kKind, int kSets> struct StreamRows {
-  static constexpr bool kCodes = kKind != CacheCodes::none;
+template <int kHeadSize, CacheCodes kCodesOf, int kSets> struct StreamRows {
+  static constexpr int kHead = kHeadSize;
+  static constexpr CacheCodes kKind = kCodesOf;
+  static constexpr bool kCodes = kKind != CacheCodes::none, kPadded = false;
   static constexpr int kBoxes = kCodes ? 1 : kHead / 64;                                   // side by side in a row
   static constexpr int kBoxRow = kCodes ? kHead : 128, kPlane = kStep * kBoxes * kBoxRow;  // bytes
   static constexpr int kTeams = stream_teams(kSets), kOfTeam = kSets / kTeams, kWorkers = 32 * kTeamWarps * kTeams;
-  static constexpr bool kHold = kSets <= 2;  // queries are kept in registers
-  using Exchange = StreamExchange<kCodes>;
+  static constexpr int kSteps = 1, kPeers = kTeamWarps;  // at once; warps with the same sets
+  static constexpr bool kHold = kSets <= 2;              // queries are kept in registers
+  using Exchange = TeamExchange<kCodes, kPeers>;
 
   const StreamWork& work;
   const DecodeWork& of;
@@ -85,8 +78,9 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamRows {
   Bf16* const own;                   // the rows themselves, not of codes: [2][longest][kHead] keys, values
   Rotation* const rotations;         // [longest][kHead / 2]
   float2 *const peaks, *const sums;  // received from the cluster: see attention_stream_bytes()
-  const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32 % kTeamWarps,
-            team = kTeams == 1 ? 0 : thread / (32 * kTeamWarps);
+  const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32 % kTeamWarps, peer = warp,
+            team = kTeams == 1 ? 0 : thread / (32 * kTeamWarps), sets;
+  uint4 q[kHold ? kOfTeam : 1][kHead / 32];      // queries of the team's sets: two tiles of 16 numbers each
   int sequence, head, rank, row, rows, vectors;  // kv head; block of the context; the first row and how many
   int begin, chunks, used;                   // the sequence's first chunk and number of chunks; blocks that have some
   DepthRange range;                          // of this block
@@ -108,7 +102,8 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamRows {
         own(reinterpret_cast<Bf16*>(queries + (kHold ? 0 : kSets * kHead))),
         rotations(reinterpret_cast<Rotation*>(own + 2 * a.longest * kHead)),
         peaks(reinterpret_cast<float2*>(rotations + a.longest * kHead / 2)),
-        sums(peaks + a.chunks * w.sets * kSetVectors) {}
+        sums(peaks + a.chunks * w.sets * kSetVectors),
+        sets(w.sets) {}
 
   // ---- the block's work; false: none ----
   __device__ bool open() {
@@ -186,6 +181,27 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamRows {
     }
   }
 
+  __device__ int set(int n) const { return team * kOfTeam + n; }
+  __device__ static int over(int n, int d) { return n / d; }
+  __device__ void load_queries() {
+    if constexpr (kHold) {
+#pragma unroll
+      for (int n = 0; n < kOfTeam; ++n) load_set(n, q[n]);
+    } else {
+      static_assert(kOfTeam == kTeamWarps);
+      load_set(set(warp), q[0]);
+#pragma unroll
+      for (int k = 0; k < kHead / 32; ++k) queries[(set(warp) * (kHead / 32) + k) * 32 + lane] = q[0][k];
+    }
+  }
+  // The second factors of two products of set n of the team.
+  __device__ uint4 query(int n, int k) const {
+    if constexpr (kHold)
+      return q[n][k];
+    else
+      return queries[(set(n) * (kHead / 32) + k) * 32 + lane];
+  }
+
   // ---- the ring: lane l copies box l % boxes of column l / boxes of a row ----
   __device__ void fill() {
     const int boxes = kStep / work.box, box = lane % boxes, column = lane / boxes;
@@ -227,6 +243,9 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamRows {
                   a.pool + max(from, 0) * a.page_bytes + scales + (std::int64_t(head) * a.page_rows + at) * 4,
                   from >= 0);
     arrive_behind_copies(shared_address(&shared.full[stage]));
+  }
+  __device__ void sync_team() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(32 * kTeamWarps) : "memory");
   }
   __device__ static void sync_workers() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
 };

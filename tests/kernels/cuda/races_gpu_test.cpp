@@ -151,6 +151,31 @@ TEST_F(Races, attention) {
   attend_twice("numbers of 32 bits", wide, {chain_row(0, 40), chain_row(0, 49)}, 0, 2);
 }
 
+// Rows that the kernel rotates and stores: the decode route, then streams of one and two sets of vectors, too many for
+// it, then of four and eight, which clusters share. Contexts do not wrap a ring (see below).
+TEST_F(Races, attention_with_rows_that_it_stores) {
+  for (const int head_size : {64, 128})
+    for (const auto& [sequences, rows, group] :
+         {std::tuple{1, 1, 4}, {2, 3, 4}, {1, 8, 4}, {300, 1, 4}, {300, 3, 4}, {40, 5, 4}, {40, 9, 7}}) {
+      const int deepest = sequences == 300 ? 60 : 120;  // one step, two chunks
+      Cache cache(sequences, 160, 16, 1, head_size, DType::bf16);
+      fill(*make_cpu_backend(2), cache, 150, 1);
+      std::vector<ScenarioRow> all;
+      for (int s = 0; s < sequences; ++s)
+        for (int r = 0; r < rows; ++r) all.push_back(chain_row(s, deepest - s % 50 + r));
+      const Layout layout = on_gpu(layout_of(all, cache.tables, 0), *cuda);
+      const KvLayer kv = on_gpu(cache.layers[0], *cuda);
+      const Tensor frequencies = up(random_tensor({head_size / 2}, 3)),
+                   x = rounded(random_tensor({layout.rows, std::int64_t(group + 2) * head_size}, 4));
+      const std::int64_t queries = std::int64_t(group) * head_size;
+      twice(std::to_string(sequences) + " sequences of " + std::to_string(rows) + " rows", [&] {
+        const Tensor own = up(x);
+        return cuda->rope_attend(own.columns(0, queries), own.columns(queries, head_size),
+                                 own.columns(queries + head_size, head_size), kv, layout, frequencies, 0.1f);
+      });
+    }
+}
+
 // Single rows take the coded stream where the head has 64 or 128 numbers, the rest coded tiles.
 TEST_F(Races, attention_to_codes) {
   const std::unique_ptr<Backend> reference = make_reference_backend();

@@ -69,6 +69,34 @@ TEST(RopeAttend, ManySequences) {
   }
 }
 
+// Every number of sets of 8 vectors, with and without vectors that are missing in the last: sequences whose blocks are
+// clusters (of eight contexts more than the decode route takes), sequences of one block each, and a context that blocks
+// share without a cluster.
+TEST(RopeAttend, EveryNumberOfSets) {
+  for (int head_size : {64, 128})
+    for (const auto& [group, rows] : {std::pair{8, 1},
+                                      {3, 3},
+                                      {8, 2},
+                                      {17, 1},
+                                      {8, 3},
+                                      {5, 5},
+                                      {8, 4},
+                                      {11, 3},
+                                      {8, 5},
+                                      {12, 4},
+                                      {7, 7},
+                                      {8, 7},
+                                      {19, 3},
+                                      {16, 4}}) {
+      Rows few{{1100, 20, 512, 1, 128, 127, 600, 1023}, {}}, many;
+      for (int i = 0; i < 8; ++i) few.rows.push_back(std::max(1, rows - i % 3));
+      for (int i = 0; i < 20; ++i) many.begins.push_back(i * 67 % 300), many.rows.push_back(std::max(1, rows - i % 4));
+      compare({.head_size = head_size, .group = group, .kv_heads = 8}, few, unsigned(group + rows));
+      compare({.head_size = head_size, .group = group, .kv_heads = 8, .window = 90}, many, unsigned(group + rows));
+      compare({.head_size = head_size, .group = group}, {{2500, 40}, {rows, 1}}, unsigned(group * rows));
+    }
+}
+
 // So many sequences that each has a block on its own multiprocessor: the ring has its greatest depth, and one context
 // passes through it several times.
 TEST(RopeAttend, OneLongContextAmongMany) {

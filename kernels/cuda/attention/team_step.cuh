@@ -1,28 +1,34 @@
-// One step of a block of stream.cuh: the scores of a team's vectors, their weights, and the sums of values. Each of the
-// team's four warps scores 16 keys, then sums a quarter of the head's numbers; they exchange greatest scores and
-// weights. Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that few vectors do not
-// waste rows of a product. Codes become bf16 between shared memory and the products: keys in the order of
-// cache_codes.cuh; of a product of sixteen numbers of values, rows 8 + i are the odd ones. This header must not know
-// chunks.
+// One step of a few rows of one sequence, for one kv head, by teams of four warps: the scores of up to four sets of 8
+// query vectors, their weights, and the sums of values. Each warp of a team scores 16 keys of a step, then sums its
+// part of the head's numbers, so that each number is read from shared memory once for a team; warps exchange greatest
+// scores and weights. Keys and values are the first factors of products (S^T = K Q^T, O^T = V^T P^T), so that few
+// vectors do not waste rows of a product. Codes become bf16 between shared memory and the products: keys in the order
+// of cache_codes.cuh; of a product of sixteen numbers of values, rows 8 + i are the odd ones.
+//
+// Rows, from which the step is derived, is the block's input: StreamRows, whose teams have sets of their own, or
+// DecodeRows, whose two teams have the two steps of a span. This header must not know where keys come from.
 #pragma once
-#include "kernels/cuda/attention/stream_own.cuh"
+#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/teams.cuh"
+#include "kernels/cuda/instructions/matrix_tiles.cuh"
 
 namespace foretoken {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-template <int kHead, CacheCodes kKind, int kSets> struct StreamStep : StreamOwn<kHead, kKind, kSets> {
-  using Rows = StreamOwn<kHead, kKind, kSets>;
-  using Rows::a, Rows::shared, Rows::ring, Rows::exchange, Rows::queries, Rows::team, Rows::warp, Rows::lane,
-      Rows::all_low, Rows::all_high, Rows::kCodes, Rows::kPlane, Rows::kOfTeam, Rows::kHold;
-  static constexpr int kTiles = kHead / 16, kMine = kTiles / kTeamWarps;  // of 16 numbers; those that a warp sums
-  static constexpr int kRowChunks = Rows::kBoxRow / 16;                   // vectors of 16 bytes of a row of a box
+template <class Rows> struct TeamStep : Rows {
+  using Rows::a, Rows::shared, Rows::ring, Rows::exchange, Rows::peer, Rows::team, Rows::warp, Rows::lane,
+      Rows::all_low, Rows::all_high, Rows::set;
+  using Rows::kCodes, Rows::kHead, Rows::kPlane, Rows::kOfTeam, Rows::kSteps, Rows::kPeers;
+  // Tiles of 16 numbers of the head; those that a warp sums, where there are fewer than warps, the same as another.
+  static constexpr int kTiles = kHead / 16, kMine = kTiles > kPeers ? kTiles / kPeers : 1;
+  static constexpr int kRowChunks = Rows::kBoxRow / 16;  // vectors of 16 bytes of a row of a box
   static constexpr int kKeyQuads = kCodes ? kTiles / 2 : kTiles, kValueQuads = kCodes ? 2 : 4;
 
   // Lane l holds vectors 2 (l % 4) + h of each set of its team: of 16 keys those at l / 4 ([h]) and l / 4 + 8 ([2 +
   // h]); of a tile two numbers of the head, see number().
-  uint4 q[kHold ? kOfTeam : 1][kTiles / 2];                          // two tiles each
   float sum[kOfTeam][kMine][4], mass[kOfTeam][4], peak[kOfTeam][2];  // of the chunk
+  float keep[kOfTeam][2];                                            // of the sums before the second of two steps
 
   // What a warp reads of a step's values before their weights are known: of codes all, of bf16, which would take twice
   // as many registers, nothing.
@@ -33,36 +39,33 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamStep : StreamOwn<
 
   using Rows::Rows;
 
-  __device__ int set(int n) const { return team * kOfTeam + n; }
   __device__ int vector(int n, int h) const { return set(n) * kSetVectors + lane % 4 * 2 + h; }
-  __device__ int number(int m) const { return (warp * kMine + m) * 16 + (kCodes ? lane / 4 * 2 : lane / 4); }
-
-  // ---- a step ----
-  __device__ void load_queries() {
-    if constexpr (kHold) {
+  __device__ int first_tile() const { return peer * kMine % kTiles; }
+  __device__ int number(int m) const { return (first_tile() + m) * 16 + (kCodes ? lane / 4 * 2 : lane / 4); }
+  // Of the sums and masses: what is relative to earlier greatest scores.
+  __device__ void rescale(int n, float left, float right) {
 #pragma unroll
-      for (int n = 0; n < kOfTeam; ++n) Rows::load_set(n, q[n]);
-    } else {
-      static_assert(kOfTeam == kTeamWarps);
-      Rows::load_set(set(warp), q[0]);
+    for (int i = 0; i < 4 * kMine; ++i) sum[n][i / 4][i % 4] *= i % 2 == 0 ? left : right;
 #pragma unroll
-      for (int k = 0; k < kTiles / 2; ++k) queries[(set(warp) * (kTiles / 2) + k) * 32 + lane] = q[0][k];
+    for (int i = 0; i < 4; ++i) mass[n][i] *= i % 2 == 0 ? left : right;
+  }
+  __device__ void clear_chunk() {
+#pragma unroll
+    for (int n = 0; n < kOfTeam; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4 * kMine; ++i) sum[n][i / 4][i % 4] = 0;
+      mass[n][0] = mass[n][1] = mass[n][2] = mass[n][3] = 0, peak[n][0] = peak[n][1] = kUnseen;
     }
   }
-  __device__ uint4 query(int n, int k) const {
-    if constexpr (kHold)
-      return q[n][k];
-    else
-      return queries[(set(n) * (kTiles / 2) + k) * 32 + lane];
-  }
+
   // Of four 8 x 8 tiles of codes: the first factors of two products, of words 0 and 1 and of words 2 and 3.
   __device__ static Quad key_factor(std::uint32_t upper, std::uint32_t lower) {
-    return {{alternate_codes<kKind>(upper, 0), alternate_codes<kKind>(lower, 0), alternate_codes<kKind>(upper, 1),
-             alternate_codes<kKind>(lower, 1)}};
+    return {{alternate_codes<Rows::kKind>(upper, 0), alternate_codes<Rows::kKind>(lower, 0),
+             alternate_codes<Rows::kKind>(upper, 1), alternate_codes<Rows::kKind>(lower, 1)}};
   }
   __device__ static Quad value_factor(std::uint32_t left, std::uint32_t right) {
-    return {{alternate_codes<kKind>(left, 0), alternate_codes<kKind>(left, 1), alternate_codes<kKind>(right, 0),
-             alternate_codes<kKind>(right, 1)}};
+    return {{alternate_codes<Rows::kKind>(left, 0), alternate_codes<Rows::kKind>(left, 1),
+             alternate_codes<Rows::kKind>(right, 0), alternate_codes<Rows::kKind>(right, 1)}};
   }
   // Of the warp's 16 keys.
   __device__ void scores(int stage, float (&s)[kOfTeam][4]) const {
@@ -84,7 +87,7 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamStep : StreamOwn<
         left = of[k * 2], right = of[k * 2 + 1];
 #pragma unroll
       for (int n = 0; n < kOfTeam; ++n) {
-        const uint4 by = query(n, k);
+        const uint4 by = Rows::query(n, k);
         multiply_add(s[n], left, by.x, by.y);
         multiply_add(s[n], right, by.z, by.w);
       }
@@ -117,12 +120,12 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamStep : StreamOwn<
 #pragma unroll
       for (int i = 4; i < 32; i *= 2)
         left = fmaxf(left, __shfl_xor_sync(~0u, left, i)), right = fmaxf(right, __shfl_xor_sync(~0u, right, i));
-      if (lane < 4) *reinterpret_cast<float2*>(exchange[set(n)].peaks[warp] + lane * 2) = {left, right};
+      if (lane < 4) *reinterpret_cast<float2*>(exchange[set(n)].peaks[peer] + lane * 2) = {left, right};
     }
   }
   // Where the values of the warp's tile m begin in shared memory: of quad t of kValueQuads.
   __device__ std::uint32_t value_address(int stage, int t, int m) const {
-    const int tile = warp * kMine, key = kCodes ? lane : (lane & 7) + (lane >> 4) * 8,
+    const int tile = first_tile(), key = kCodes ? lane : (lane & 7) + (lane >> 4) * 8,
               chunk = kCodes ? tile : tile % 4 * 2 + (lane >> 3 & 1), column = kCodes ? 0 : tile / 4;
     const std::uint32_t values =
         shared_address(ring) + unsigned(stage * kPlane + column * kStep * 128 + swizzled<kRowChunks>(key, chunk));
@@ -143,38 +146,45 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamStep : StreamOwn<
 #pragma unroll
     for (int n = 0; n < kOfTeam; ++n) {
       auto& with = exchange[set(n)];
-      float most[2] = {kUnseen, kUnseen};
+      Weigher mine[2] = {};
 #pragma unroll
-      for (int w = 0; w < kTeamWarps; ++w) {
-        const float2 of = *reinterpret_cast<const float2*>(with.peaks[w] + lane % 4 * 2);
-        most[0] = fmaxf(most[0], of.x), most[1] = fmaxf(most[1], of.y);
+      for (int j = 0; j < kSteps; ++j) {
+        float most[2] = {kUnseen, kUnseen};
+#pragma unroll
+        for (int w = 0; w < kTeamWarps; ++w) {
+          const float2 of = *reinterpret_cast<const float2*>(with.peaks[j * kTeamWarps + w] + lane % 4 * 2);
+          most[0] = fmaxf(most[0], of.x), most[1] = fmaxf(most[1], of.y);
+        }
+        const Weigher by[2] = {weigher_of(a.rules, peak[n][0], most[0]), weigher_of(a.rules, peak[n][1], most[1])};
+        if (j == 0)
+          rescale(n, by[0].keep, by[1].keep);
+        else
+          keep[n][0] = by[0].keep, keep[n][1] = by[1].keep;
+        if (kSteps == 1 || j == team) mine[0] = by[0], mine[1] = by[1];
       }
-      const Weigher by[2] = {weigher_of(a.rules, peak[n][0], most[0]), weigher_of(a.rules, peak[n][1], most[1])};
       std::uint32_t weights[2], scaled[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float left = by[0](s[n][i * 2]), right = by[1](s[n][i * 2 + 1]);
+        const float left = mine[0](s[n][i * 2]), right = mine[1](s[n][i * 2 + 1]);
         weights[i] = transposed(pack_bf16(left, right));
         if constexpr (kCodes)
           scaled[i] = transposed(pack_bf16(scaled_weight(left, v.scales[i]), scaled_weight(right, v.scales[i])));
       }
       if constexpr (kCodes)
-        with.weights[warp][lane] = {weights[0], weights[1], scaled[0], scaled[1]};
+        with.weights[peer][lane] = {weights[0], weights[1], scaled[0], scaled[1]};
       else
-        with.weights[warp][lane] = {weights[0], weights[1]};
-#pragma unroll
-      for (int i = 0; i < 4 * kMine; ++i) sum[n][i / 4][i % 4] *= by[i % 2].keep;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) mass[n][i] *= by[i % 2].keep;
+        with.weights[peer][lane] = {weights[0], weights[1]};
     }
   }
-  __device__ void add_values(const Values& v, [[maybe_unused]] int stage) {
+  // `stage`: where the values of the (first) step are; those of a second are two stages later.
+  __device__ void add_values(const Values& v, int stage) {
     constexpr Quad kOne = {{kOnes, kOnes, kOnes, kOnes}};
 #pragma unroll
-    for (int t = 0; t < kTeamWarps; ++t) {
+    for (int t = 0; t < kTeamWarps * kSteps; ++t) {
       uint2 by[kOfTeam];
 #pragma unroll
       for (int n = 0; n < kOfTeam; ++n) {
+        if (t == kTeamWarps) rescale(n, keep[n][0], keep[n][1]);
         const auto weights = exchange[set(n)].weights[t][lane];
         multiply_add(mass[n], kOne, weights.x, weights.y);
         if constexpr (kCodes)
@@ -188,14 +198,11 @@ template <int kHead, CacheCodes kKind, int kSets> struct StreamStep : StreamOwn<
         if constexpr (kCodes)
           factor = value_factor(v.codes[t / 2][m].r[t % 2 * 2], v.codes[t / 2][m].r[t % 2 * 2 + 1]);
         else
-          factor = load_quad_transposed(value_address(stage, t, m));
+          factor = load_quad_transposed(value_address(stage + t / kTeamWarps * 2, t % kTeamWarps, m));
 #pragma unroll
         for (int n = 0; n < kOfTeam; ++n) multiply_add(sum[n][m], factor, by[n].x, by[n].y);
       }
     }
-  }
-  __device__ void sync_team() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(32 * kTeamWarps) : "memory");
   }
 };
 

@@ -2,7 +2,7 @@
 // every 2048 rows; for every tile of 128 outputs x 96 to 256 rows its cells and half of its rows of x, from L2: of 256
 // rows and codes of 4 bits, 20 bytes a cycle of a multiprocessor. Operations: 2 * rows * out * in, which bound the
 // time: 128 inputs of a tile take 8 cycles a row. Meanwhile each scheduler issues, for both warpgroups, 400 (codes of 4
-// bits, scales of bf16) to 860 (f32 scales of FP8) instructions, counted in SASS: 0.4 to 0.84 a cycle of 128 rows.
+// bits, scales of bf16) to 1100 (f32 scales, zero points and minima) instructions, counted in SASS.
 //
 // Clusters of two blocks take tile after tile, as in wide_kernel.cuh. Slices of splits_of() are added in order: one
 // after another in a block, which keeps two sums, so that its tiles have at most 128 rows; or, where tiles are too few
@@ -154,11 +154,10 @@ template <int kRows, bool kRuns> constexpr CodedWay kWay = {kRows, kRuns, launch
 constexpr CodedWay kWays[] = {kWay<256, false>, kWay<192, false>, kWay<128, false>, kWay<128, true>, kWay<96, false>};
 constexpr std::int64_t kMostParts = 8 << 20;  // floats of a product, which L2 holds
 
-// Warp instructions of 16 outputs x 128 inputs, counted in SASS.
+// Warp instructions of 16 outputs x 128 inputs, counted in SASS, at most.
 double instructions(const PackedLayout& l) {
-  if (l.form == ScaleForm::bf16)
-    return l.code == Code::sparse ? 580 : l.code == Code::table ? 410 : l.code == Code::e4m3 ? 270 : 200;
-  return l.form == ScaleForm::bf16_zero ? 250 : l.form == ScaleForm::f32_all ? 540 : l.code == Code::int4 ? 370 : 430;
+  if (l.form == ScaleForm::f32_all || l.code == Code::sparse) return 570;
+  return l.form != ScaleForm::f32 ? 270 : l.code == Code::table ? 340 : 430;
 }
 
 // Estimated microseconds on an H200, whose clock is 1.75 GHz, or as much less under such load as 1.3 times the cycles

@@ -11,7 +11,7 @@
 // FP8 and FP4: exponent and mantissa where bf16 has them are the number times 2^-120 or 2^-126.
 //
 // Instructions for two weights beside those of a scale: int4 2.25, with zero points 3.25, with pairs 4.25; FP4 3.25;
-// FP8 3.5, with pairs 4.5, with f32 scales 7.5.
+// FP8 3.5, with pairs 4.5; int8 2, with f32 scales 7.
 //
 // 2:4 weights are stored like codes of 8 bits whose scale belongs to 16 inputs: the two bf16 numbers of four inputs are
 // a word, and in the place of the scale are bits that name the inputs that have one.
@@ -35,8 +35,9 @@ __device__ inline Pair multiply_add_pair(Pair a, Pair b, Pair c) {
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-// Negative zero is added: it changes no number, and no sign of a zero.
-__device__ inline Pair multiply_pair(Pair a, Pair b) { return multiply_add_pair(a, b, 0x80008000u); }
+// Negative zero: adding it changes no number, and no sign of a zero. Eight codes of int4: -8 2^-6.
+constexpr Pair kNothing = both(0x8000), kEight = both(0xbe00);
+__device__ inline Pair multiply_pair(Pair a, Pair b) { return multiply_add_pair(a, b, kNothing); }
 __device__ inline Pair rounded_pair(float low, float high) {
   Pair p;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(p) : "f"(high), "f"(low));
@@ -73,49 +74,32 @@ struct SharedBytes {
   }
 };
 
-// The scale of one output and group, times 2^lift_of(); times(n): two weights from two numbers times 2^-lift.
-template <ScaleForm kForm> struct Scale;
-template <> struct Scale<ScaleForm::bf16> {
-  Pair scale = 0;
-  Scale() = default;
-  template <class B> __device__ explicit Scale(B bytes) : scale(both(bytes.half(0))) {}
-  __device__ Pair times(Pair n) const { return multiply_pair(n, scale); }
-};
-template <> struct Scale<ScaleForm::bf16_zero> {
-  Pair scale = 0, offset = 0;
+// The scale of one output and group, times 2^lift_of(); times(n): two weights from two numbers times 2^-lift. Of one or
+// two bf16 numbers, with the negative of a zero point of codes.
+template <ScaleForm kForm> struct Scale {
+  static constexpr bool kIsPair = kForm == ScaleForm::pair || kForm == ScaleForm::pair_zero;
+  Pair high = 0, low = 0, offset = kEight;
   Scale() = default;
   template <class B> __device__ explicit Scale(B bytes) {
-    const unsigned parts = bytes.word(0);
-    scale = __byte_perm(parts, 0, 0x1010), offset = __byte_perm(parts, 0, 0x3232);
+    if constexpr (kForm == ScaleForm::bf16) {
+      high = both(bytes.half(0));
+    } else {
+      const unsigned parts = bytes.word(0);
+      high = __byte_perm(parts, 0, 0x1010), low = __byte_perm(parts, 0, 0x3232);
+    }
+    if (kForm == ScaleForm::bf16_zero) offset = low;
+    if (kForm == ScaleForm::pair_zero) {
+      offset = multiply_pair(low & both(0x1f), both(0xff00));  // -2^127
+      low &= both(0xffe0);
+    }
   }
-  __device__ Pair times(Pair n) const { return multiply_pair(n, scale); }
-};
-template <> struct Scale<ScaleForm::pair> {
-  Pair high = 0, low = 0;
-  static constexpr Pair offset = both(0xbe00);  // -8 2^-6
-  Scale() = default;
-  template <class B> __device__ explicit Scale(B bytes) {
-    const unsigned parts = bytes.word(0);
-    high = __byte_perm(parts, 0, 0x1010), low = __byte_perm(parts, 0, 0x3232);
-  }
-  __device__ Pair times(Pair n) const { return multiply_add_pair(n, high, multiply_pair(n, low)); }
-};
-template <> struct Scale<ScaleForm::pair_zero> {
-  Pair high = 0, low = 0, offset = 0;
-  Scale() = default;
-  template <class B> __device__ explicit Scale(B bytes) {
-    const unsigned parts = bytes.word(0), last = __byte_perm(parts, 0, 0x3232);
-    high = __byte_perm(parts, 0, 0x1010), low = last & both(0xffe0);
-    offset = multiply_pair(last & both(0x1f), both(0xff00));  // -2^127
-  }
-  __device__ Pair times(Pair n) const { return multiply_add_pair(n, high, multiply_pair(n, low)); }
+  __device__ Pair times(Pair n) const { return multiply_add_pair(n, high, kIsPair ? multiply_pair(n, low) : kNothing); }
 };
 template <> struct Scale<ScaleForm::f32> {
   float scale = 0;
   Scale() = default;
   template <class B> __device__ explicit Scale(B bytes) : scale(__uint_as_float(bytes.word(0))) {}
   __device__ Pair times(float2 n) const { return rounded_pair(__fmul_rn(scale, n.x), __fmul_rn(scale, n.y)); }
-  __device__ Pair times(Pair n) const { return times(widened_pair(n)); }
 };
 template <> struct Scale<ScaleForm::f32_all> {
   float scale = 0, zero = 0, minimum = 0;
@@ -125,10 +109,8 @@ template <> struct Scale<ScaleForm::f32_all> {
         zero(__uint_as_float(bytes.word(4))),
         minimum(__uint_as_float(bytes.word(8))) {}
   __device__ float of(float n) const { return __fsub_rn(__fmul_rn(scale, __fsub_rn(n, zero)), minimum); }
-  __device__ Pair times(Pair p) const {
-    const float2 n = widened_pair(p);
-    return rounded_pair(of(n.x), of(n.y));
-  }
+  __device__ Pair times(float2 n) const { return rounded_pair(of(n.x), of(n.y)); }
+  __device__ Pair times(Pair n) const { return times(widened_pair(n)); }
 };
 
 // ---- words ----
@@ -163,8 +145,13 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
     for (int i = 0; i < kPairs; ++i) {
       if constexpr (kCode == Code::table) {
         to[i] = s.times(float2{table(w >> (4 * i)), table(w >> (4 * i + 16))});
-      } else if constexpr (is_integer() && kForm == ScaleForm::bf16) {
-        to[i] = kCode == Code::int4 ? from_places(w, i, s.scale) : from_bytes(codes(w, i), s.scale);
+      } else if constexpr (kCode == Code::int8) {
+        if constexpr (kForm == ScaleForm::bf16)
+          to[i] = from_bytes(i == 0 ? w & 0x00ff00ffu : __byte_perm(w, 0, 0x4341), s.high);
+        else
+          to[i] = s.times(float2{of_byte(w, i), of_byte(w, i + 2)});
+      } else if constexpr (kCode == Code::int4 && kForm == ScaleForm::bf16) {
+        to[i] = from_places(w, i, s.high);
       } else {
         to[i] = s.times(numbers(w, i, s));
       }
@@ -172,16 +159,14 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
   }
 
  private:
-  static constexpr bool is_integer() { return kCode == Code::int4 || kCode == Code::int8; }
   // The codes of pair i of int4, and how many places higher than the last they are: those of every other pair need no
   // shift.
   static __device__ Pair places(unsigned w, int i) {
     return (i < 2 ? w : w >> 8) & (i % 2 == 0 ? 0x000f000fu : 0x00f000f0u);
   }
   static constexpr unsigned higher(int i) { return i % 2 == 0 ? 0 : 4; }
-  // The codes in the last places; of FP8 and FP4, the number times 2^-lift.
+  // Of FP8 and FP4: the numbers times 2^-lift.
   static __device__ Pair codes(unsigned w, int i) {
-    if constexpr (kCode == Code::int8) return i == 0 ? w & 0x00ff00ffu : __byte_perm(w, 0, 0x4341);
     if constexpr (kCode == Code::e4m3)
       return i == 0 ? w & 0x87f087f0u : masked(w << 4, 0x80f080f0u, w >> 4 & 0x07000700u);
     if (i == 3) return masked(turned(w, 30), 0x81808180u, w << 6 & 0x00400040u);
@@ -193,19 +178,18 @@ template <Code kCodeOf, ScaleForm kFormOf> struct Unpack {
   static __device__ Pair from_bytes(Pair codes, Pair scale) {
     return multiply_add_pair(codes, lifted(scale, 133), lifted(scale, 7) ^ 0x80008000u);
   }
+  // The number of a code of int8 in f32: 2^15 + code, less 2^15 + 128.
+  static __device__ float of_byte(unsigned w, int i) {
+    return __fsub_rn(__uint_as_float(__byte_perm(w, 0x4700, unsigned(0x5404 | i << 4))), 32896);
+  }
   // The numbers times 2^-lift: both are bf16 numbers.
   static __device__ Pair numbers(unsigned w, int i, const Scale<kForm>& s) {
     if constexpr (kCode == Code::int4) {
       constexpr bool kAll = kForm == ScaleForm::f32_all;
-      Pair offset = Scale<ScaleForm::pair>::offset;
+      Pair offset = kEight;
       if constexpr (!kAll) offset = s.offset;
       const Pair n = multiply_add_pair(places(w, i), lifted(both(0x7d00), 4 - higher(i)), offset);  // times 2^127
       return kAll ? multiply_pair(n, both(0x4280)) : n;
-    }
-    if constexpr (kCode == Code::int8) {
-      // Seven bits above 128, less 256 or 128: the eighth bit is worth 128.
-      const unsigned v = w >> (8 * i);
-      return multiply_add_pair(masked(~v, 0x00800080u, 0x43004300u), both(0xbf80), masked(v, 0x007f007fu, 0x43004300u));
     }
     return codes(w, i);
   }
@@ -228,8 +212,7 @@ template <> struct Unpack<Code::sparse, ScaleForm::bf16> {
   }
   // `even`, `odd`: the words of the even and of the odd one of two neighbours, of which this is lane `lane` of four.
   static __device__ void pairs(Pair (&to)[kPairs], unsigned even, unsigned odd, const Scale<kForm>& s, int lane) {
-    to[0] = pair(even, s.scale >> (2 * lane), lane % 2 != 0),
-    to[1] = pair(odd, s.scale >> (8 + 2 * lane), lane % 2 != 0);
+    to[0] = pair(even, s.high >> (2 * lane), lane % 2 != 0), to[1] = pair(odd, s.high >> (8 + 2 * lane), lane % 2 != 0);
   }
 
  private:

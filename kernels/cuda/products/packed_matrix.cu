@@ -253,16 +253,19 @@ Choice choice_of(const Weight& w) {
   return {.code = Code::table, .form = ScaleForm::f32};
 }
 
-// i32 [out, in / group, words_of()]; those of an output whose scales are its predecessor's are not computed again.
+// i32 [out, in / group, words_of()]. Those of a block of outputs are computed once.
 Tensor parts_of(const Weight& w, const Choice& c) {
   const std::int64_t groups = w.in / w.group, words = words_of(c.form);
   const Tensor all = Tensor::host({w.out, groups, words}, DType::i32);
   const auto part = [](const Tensor& t, std::int64_t i) { return t ? t.data<float>()[i] : 0.0f; };
+  const auto same = [&](const Tensor& t, std::int64_t i) { return part(t, i) == part(t, i - groups); };
   std::int32_t* to = all.data<std::int32_t>();
-  for (std::int64_t i = 0; i < w.out * groups; ++i, to += words) {
-    const auto parts = scale_parts(c.code, c.form, part(w.scales, i), part(w.zeros, i), part(w.minima, i));
-    std::copy_n(parts.value().begin(), words, to);
-  }
+  for (std::int64_t i = 0; i < w.out * groups; ++i, to += words)
+    if (i >= groups && same(w.scales, i) && same(w.zeros, i) && same(w.minima, i))
+      std::copy_n(to - groups * words, words, to);
+    else
+      std::copy_n(scale_parts(c.code, c.form, part(w.scales, i), part(w.zeros, i), part(w.minima, i)).value().begin(),
+                  words, to);
   return all;
 }
 

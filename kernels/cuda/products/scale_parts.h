@@ -81,9 +81,11 @@ inline bool gives_weights(float scale, ScalePair pair) {
 inline std::optional<ScalePair> pair_of(float scale, bool short_low = false) {
   if (std::isnan(scale)) return ScalePair{scale, scale};
   const float high = std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) & 0xffff0000u);
-  const bf16 nearest(std::copysign(scale - high, scale));
-  if (short_low && (nearest.bits & 31) != 0) return {};
-  if (scale == high) return ScalePair{high, float(nearest)};
+  const float rest = std::copysign(scale - high, scale);
+  const bf16 nearest(rest);
+  const bool is_short = (nearest.bits & 31) == 0;
+  if (is_short && float(nearest) == rest) return ScalePair{high, rest};
+  if (short_low && !is_short) return {};
   for (const int away : {0, 1, -1, 2, -2}) {
     bf16 low;
     low.bits = std::uint16_t(nearest.bits + away);

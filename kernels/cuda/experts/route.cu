@@ -31,7 +31,7 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
     v[i] = lane + 32 * i < a.experts ? __ldcg(a.logits + row * a.stride + lane + 32 * i) : -kInfinity;
   const auto key = [](float x) { return isnan(x) ? kInfinity : x; };
   float peak = 0, before = kInfinity;
-  double kept = 0;  // as the mass: sums of hundreds, which the reference has in double
+  double kept = 0;  // as the mass, in double: a sum of hundreds
   int expert = -1;
   for (int j = 0; j < a.used; ++j) {
     // The best of those behind the last choice in the order.

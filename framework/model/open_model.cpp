@@ -58,6 +58,7 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
   if (!choice.random.empty()) {
     OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between), choice.dtype};
     m.config.eos.clear();
+    m.config.gains_less_one = false;  // random gains are what they are
     return m;
   }
   const auto files = ModelFiles::open(find(choice.directory));

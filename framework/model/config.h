@@ -1,6 +1,5 @@
-// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3)
-// and of its mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE). This module must not know devices, checkpoints or
-// caches.
+// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma, Phi) and of its
+// mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE). This module must not know devices, checkpoints or caches.
 #pragma once
 #include <cstdint>
 #include <filesystem>

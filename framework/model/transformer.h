@@ -4,8 +4,7 @@
 // is a mixture of experts (Mixtral, Qwen2-MoE, Qwen3-MoE); grouped queries, tied or untied head. The forward is written
 // in the order of execution. This module must not know sequences, drafters, or on which device it runs.
 //   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Mixtral: 2401.04088;
-//   Qwen2 and Qwen2-MoE: 2407.10671; Qwen3 and Qwen3-MoE: 2505.09388; Gemma 2: 2408.00118; Gemma 3: 2503.19786; Phi-3:
-//   2404.14219.
+//   Qwen2(-MoE): 2407.10671; Qwen3(-MoE): 2505.09388; Gemma 2: 2408.00118; Gemma 3: 2503.19786; Phi-3: 2404.14219.
 #pragma once
 #include <filesystem>
 

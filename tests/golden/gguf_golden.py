@@ -137,7 +137,7 @@ MODELS = {
              num_key_value_heads=1, head_dim=16, query_pre_attn_scalar=16, sliding_window=6, sliding_window_pattern=3,
              rope_parameters={"full_attention": dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
                               "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}),
-        dict(attn_v=Type.Q4_1, token_embd=Type.BF16),
+        dict(attn_v=Type.Q4_1, token_embd=Type.F16),
     ),
     "phi3": (
         "phi3",

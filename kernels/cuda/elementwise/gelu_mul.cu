@@ -30,7 +30,7 @@ Tensor CudaBackend::gelu_mul(const Tensor& gate_up) {
     using T = std::remove_pointer_t<decltype(type)>;
     launch_kernel("gelu_mul", stream_,
                   {dim3(unsigned(rows), blocks_for(width, kGeluThreads)), kGeluThreads, 0, 1, dependent_launch()},
-                  gelu_kernel<T>, gate_up.data<const T>(), gate_up.row_stride(), y.data<T>(), int(width));
+                  gelu_kernel<T>, gate_up.data<T>(), gate_up.row_stride(), y.data<T>(), int(width));
   });
   return y;
 }

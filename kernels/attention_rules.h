@@ -20,12 +20,13 @@ struct AttentionRules {
 inline double capped(double score, double cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
 
 // The rotary embedding of the first 2 n numbers of every head; those behind them stay.
-struct Rotation {
+struct RotaryRules {
   Tensor frequencies;  // f32 [n], n <= head_size / 2
   float factor = 1;    // of cosines and sines (LongRoPE: arXiv 2402.13753)
 
-  Rotation() = default;
-  Rotation(Tensor frequencies, float factor = 1) : frequencies(std::move(frequencies)), factor(factor) {}  // likewise
+  RotaryRules() = default;
+  RotaryRules(Tensor frequencies, float factor = 1)
+      : frequencies(std::move(frequencies)), factor(factor) {}  // likewise
 };
 
 }  // namespace foretoken

@@ -116,12 +116,12 @@ class Backend {
   virtual void head_norm(Tensor x, const Tensor& gain, float epsilon) = 0;
   // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + n) of every head
   // are rotated by the angle positions[row] * frequencies[i], and multiplied by the rotation's factor; n frequencies.
-  virtual void rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) = 0;
+  virtual void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) = 0;
   // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype.
   virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;
   // rope, then store. An absent q: keys and values alone.
   virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                          const Rotation& rotation) {
+                          const RotaryRules& rotation) {
     rope(q, k, layout, rotation, kv.head_size);
     store(k, v, kv, layout);
   }
@@ -132,7 +132,7 @@ class Backend {
   virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) = 0;
   // rope_store, then attend. Fused where a device can: q and k may then remain unrotated.
   virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                             const Rotation& rotation, const AttentionRules& rules) {
+                             const RotaryRules& rotation, const AttentionRules& rules) {
     rope_store(q, k, v, kv, layout, rotation);
     return attend(q, kv, layout, rules);
   }

@@ -94,7 +94,7 @@ double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& 
   const Pages pages(b, load, layers);
   const Layout layout = layout_of(b, load, pages.tables);
   const Tensor rows = rows_of(b, m, layout.rows);
-  const Rotation rotation = rotation_of(b, m);
+  const RotaryRules rotation = rotation_of(b, m);
   const AttentionRules rules = attention_rules(m);
   const std::int64_t q = std::int64_t(m.heads) * m.head_size, kv = std::int64_t(m.kv_heads) * m.head_size,
                      key[] = {-1, ++runs};

@@ -52,7 +52,7 @@ class ObservingBackend final : public Backend {
     return device_.rms_norm(x, gain, epsilon);
   }
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override { device_.head_norm(x, gain, epsilon); }
-  void rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) override {
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override {
     device_.rope(q, k, layout, rotation, head_size);
   }
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override {

@@ -14,7 +14,7 @@ AttentionRules attention_rules(const ModelConfig& c) {
   return {1.0f / std::sqrt(float(scalar)), float(c.attention_softcap)};
 }
 
-Rotation rotation_of(Backend& backend, const ModelConfig& c) {
+RotaryRules rotation_of(Backend& backend, const ModelConfig& c) {
   const std::vector<float> frequencies = c.rope_frequencies();
   return {backend.upload(Tensor::host_copy<float>(frequencies, DType::f32)), float(c.rope_scaling.attention_factor)};
 }

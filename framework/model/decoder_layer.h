@@ -14,7 +14,7 @@
 namespace foretoken {
 
 AttentionRules attention_rules(const ModelConfig& config);
-Rotation rotation_of(Backend& backend, const ModelConfig& config);
+RotaryRules rotation_of(Backend& backend, const ModelConfig& config);
 
 class DecoderLayer {
  public:
@@ -58,7 +58,7 @@ class DecoderLayer {
   float epsilon_;
   int heads_, kv_heads_, head_size_, window_;
   AttentionRules rules_;
-  Rotation rotation_;
+  RotaryRules rotation_;
   Tensor attention_norm_;                            // f32 [width]; absent without projections
   Tensor post_norm_;                                 // f32 [width], of what attention adds; absent: as it is
   Tensor q_norm_, k_norm_;                           // f32 [head_size]; absent without head norms

@@ -47,7 +47,7 @@ Tensor CpuBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon) 
   return y;
 }
 
-void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) {
+void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
   const int half = int(rotation.frequencies.dim(0));
   const std::span<const std::int32_t> positions(layout.positions.data<std::int32_t>(), std::size_t(layout.rows));
   const Rotations::Table& table = rotations_.table(rotation.frequencies.values<float>(), rotation.factor, positions);

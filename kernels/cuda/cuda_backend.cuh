@@ -61,14 +61,14 @@ class CudaBackend final : public Backend {
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;  // head_norm.cu
   // rope_store.cu
-  void rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                  const Rotation& rotation) override;
+                  const RotaryRules& rotation) override;
   // attend.cu
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                     const Rotation& rotation, const AttentionRules& rules) override;
+                     const RotaryRules& rotation, const AttentionRules& rules) override;
   Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
                         const AttentionRules& rules) override;  // mass.cu
   // select.cu
@@ -168,7 +168,7 @@ class CudaBackend final : public Backend {
 
 // What the attention of this device does not compute yet is an Error (attend.cu): rotations of a part of a head or with
 // a factor, and caps of scores.
-void expect_rotation(const Rotation& rotation, int head_size);
+void expect_rotation(const RotaryRules& rotation, int head_size);
 float scale_of(const AttentionRules& rules);
 
 }  // namespace foretoken

@@ -157,7 +157,7 @@ Tensor ReferenceBackend::grouped_linear(const Tensor& x, const Routing& routing,
   return y;
 }
 
-void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) {
+void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
   const int half = int(rotation.frequencies.dim(0));
   for (int r = 0; r < layout.rows; ++r) {
     for (int i = 0; i < half; ++i) {

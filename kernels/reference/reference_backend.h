@@ -16,7 +16,7 @@ class ReferenceBackend : public HostBackend {
   Tensor embed(const Weight& table, const Tensor& tokens) override;
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;
   Tensor linear(const Tensor& x, const Weight& w) override;
-  void rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override;
   Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor silu_mul(const Tensor& gate_up) override;

@@ -18,7 +18,7 @@ TEST_P(ParityRules, rope_of_a_part_of_a_head) {
   constexpr int kHead = 48, kRotated = 36;
   std::vector<float> f;
   for (int i = 0; i < kRotated / 2; ++i) f.push_back(1 / float(i + 1));
-  const Rotation rotation(listed(f, DType::f32), 1.25f);
+  const RotaryRules rotation(listed(f, DType::f32), 1.25f);
   const Layout layout =
       layout_of({chain_row(0, 0), chain_row(0, 7), chain_row(0, 300)}, integers({0}).reshaped({1, 1}), 0);
   const Tensor qk = random_tensor({3, 3 * kHead}, 1), fast = copy_of(qk), slow = copy_of(qk);

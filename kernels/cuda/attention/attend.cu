@@ -214,7 +214,7 @@ CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const Kv
   return {b.architecture(), taken, w.a.splits, w.stages};
 }
 
-void expect_rotation(const Rotation& rotation, int head_size) {
+void expect_rotation(const RotaryRules& rotation, int head_size) {
   if (rotation.factor == 1 && rotation.frequencies.dim(0) == head_size / 2) return;
   throw Error(
       "cuda: heads that are rotated in part, or with a factor (LongRoPE), are not supported; use the cpu device");
@@ -251,7 +251,7 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
 }
 
 Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                                const Rotation& rotation, const AttentionRules& rules) {
+                                const RotaryRules& rotation, const AttentionRules& rules) {
   enter();
   const float scale = scale_of(rules);
   expect_rotation(rotation, kv.head_size);

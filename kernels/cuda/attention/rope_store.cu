@@ -126,7 +126,7 @@ void expect_same(const char* operation, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const Rotation& rotation, int head_size) {
+void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
   enter();
   expect_rotation(rotation, head_size);
   expect_same("rope", q, k);
@@ -149,7 +149,7 @@ void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, con
 }
 
 void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                             const Rotation& rotation) {
+                             const RotaryRules& rotation) {
   enter();
   expect_rotation(rotation, kv.head_size);
   if (q) expect_same("rope_store", q, k);

@@ -37,7 +37,7 @@ class Watching final : public ReferenceBackend {
     return ReferenceBackend::linear(x, w);
   }
   Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                     const Rotation& rotation, const AttentionRules& rules) override {
+                     const RotaryRules& rotation, const AttentionRules& rules) override {
     attended.push_back({layout, kv.keys, q.dim(1), k.dim(1), rules.scale});
     EXPECT_EQ(v.dim(1), k.dim(1));
     EXPECT_EQ(rotation.frequencies.dim(0), kv.head_size / 2);

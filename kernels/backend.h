@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/adjustment.h"
+#include "kernels/attention_rules.h"
 #include "kernels/device_speed.h"
 #include "kernels/distribution.h"
 #include "kernels/experts.h"
@@ -113,30 +114,33 @@ class Backend {
   }
   // In place, on a view x [rows, heads * head_size]: rms_norm of every head separately, gain f32 [head_size].
   virtual void head_norm(Tensor x, const Tensor& gain, float epsilon) = 0;
-  // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + head_size / 2) of
-  // every head are rotated by the angle positions[row] * frequencies[i] (f32 [head_size / 2]).
-  virtual void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) = 0;
+  // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + n) of every head
+  // are rotated by the angle positions[row] * frequencies[i], and multiplied by the rotation's factor; n frequencies.
+  virtual void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) = 0;
   // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype.
   virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;
   // rope, then store. An absent q: keys and values alone.
   virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                          const Tensor& frequencies) {
-    rope(q, k, layout, frequencies, kv.head_size);
+                          const RotaryRules& rotation) {
+    rope(q, k, layout, rotation, kv.head_size);
     store(k, v, kv, layout);
   }
-  // softmax(q k^T * scale) v over the slots that each row attends to: q [rows, heads * head_size] -> the same shape.
-  // Query head h reads kv head h / (heads / kv_heads). Layout::head_tables counts here alone.
-  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
+  // softmax(f(q k^T * scale)) v over the slots that each row attends to, f and the scale as of the rules: q [rows,
+  // heads
+  // * head_size] -> the same shape. Query head h reads kv head h / (heads / kv_heads). Layout::head_tables counts here
+  // alone.
+  virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) = 0;
   // rope_store, then attend. Fused where a device can: q and k may then remain unrotated.
   virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                             const Tensor& frequencies, float scale) {
-    rope_store(q, k, v, kv, layout, frequencies);
-    return attend(q, kv, layout, scale);
+                             const RotaryRules& rotation, const AttentionRules& rules) {
+    rope_store(q, k, v, kv, layout, rotation);
+    return attend(q, kv, layout, rules);
   }
   // How much of the softmax of `attend` the rows of each block table put on the slots of each page, over all their
   // heads: q as of `attend` -> f32 [sequences, table_width], 0 for pages that none of them attends to. For the choice
   // of pages (SnapKV, arXiv 2404.14469; H2O, 2306.14048).
-  virtual Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) = 0;
+  virtual Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                                const AttentionRules& rules) = 0;
   // The bounds of these pages, all different, whose rows are all written, in each of these layers, of one pool, all of
   // the same form and with room for them: [2, kv_heads, head_size] of bounds_type(), for each kv head and number of a
   // key the least and the greatest of the page's keys; of codes times their scale, rounded to the nearest. A NaN among
@@ -147,15 +151,20 @@ class Backend {
   // score, in the order of the candidates, then the pages of layout.tables behind the first chosen[i]. A page's score
   // bounds that of each of its keys from above, but for rounding (Tang et al. 2024, Quest, arXiv 2406.10774): the
   // greatest, over the table's rows (PageSelection::choosing) and the head's query heads, of sum_i max(q_i least_i, q_i
-  // greatest_i). q: rotated, as of `attend`. A device may sum in any order, the same for a table whatever other tables
-  // are in the batch.
+  // greatest_i), whose order no rule of attention changes. q: rotated, as of `attend`. A device may sum in any order,
+  // the same for a table whatever other tables are in the batch.
   virtual Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) = 0;
   // silu(first half) * second half: gate_up [rows, 2 width] -> [rows, width].
   virtual Tensor silu_mul(const Tensor& gate_up) = 0;
+  // gelu(first half) * second half, likewise: gelu(v) = v / 2 * (1 + tanh(sqrt(2 / pi) * (v + 0.044715 v^3)))
+  // (Hendrycks and Gimpel 2016, arXiv 1606.08415).
+  virtual Tensor gelu_mul(const Tensor& gate_up) = 0;
   // In place: x = silu(x) + y, the silu of silu_mul. x f32 [rows, n width], y f32 [rows, width], which stands n times
   // side by side.
   virtual void silu_add(Tensor x, const Tensor& y) = 0;
-  virtual void add(Tensor x, const Tensor& y) = 0;                 // x += y
+  virtual void add(Tensor x, const Tensor& y) = 0;  // x += y
+  virtual void scale(Tensor x, float by) = 0;       // in place: x f32 [rows, width] * by
+  virtual void softcap(Tensor x, float cap) = 0;    // in place: cap * tanh(x / cap), x f32 [rows, width], cap > 0
   virtual Tensor gather(const Tensor& x, const Tensor& rows) = 0;  // rows i32 [n] -> [n, width]
   // x += linear(h, w), f32 [rows, out]. Fused where a device can.
   virtual void linear_add(Tensor x, const Tensor& h, const Weight& w) { add(x, linear(h, w)); }

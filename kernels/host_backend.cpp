@@ -73,6 +73,11 @@ void copy_on_host(const Tensor& from, Tensor to) {
   }
 }
 
+void HostBackend::scale(Tensor x, float by) {
+  for (std::int64_t r = 0; r < x.dim(0); ++r)
+    for (std::int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] *= by;
+}
+
 void HostBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
   const std::int64_t size = gain.dim(0);
   for (std::int64_t r = 0; r < x.dim(0); ++r) {

@@ -19,6 +19,7 @@ class HostBackend : public Backend {
   std::int64_t free_memory() const override { return free_host_memory(); }
   void copy(const Tensor& from, Tensor to) override { copy_on_host(from, to); }
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;
+  void scale(Tensor x, float by) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   // host_pages.cpp
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;

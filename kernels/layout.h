@@ -105,11 +105,21 @@ struct Layout {
   Tensor visible;  // i32 [rows]
   Tensor first;    // i32 [rows]: slots before this one are not attended to (sliding window); absent: 0
   Tensor ancestors;  // u64 [rows, words]; absent when words == 0
-  Tensor tables;     // i32 [sequences, table_width]: page numbers; of head_tables, [sequences * kv_heads, table_width]
+  // Of a cache whose layers have a window in part: the bits of those before `first` too (without_window). Absent where
+  // `ancestors` has them.
+  Tensor all_ancestors;
+  Tensor tables;  // i32 [sequences, table_width]: page numbers; of head_tables, [sequences * kv_heads, table_width]
   // For Backend::attend alone: each kv head has block tables of its own, which differ in pages, not in slots.
   bool head_tables = false;
   PageSelection selection;
 };
+
+// What a layer without a window attends to, of a layout whose `first` is that of layers with one.
+inline Layout without_window(Layout l) {
+  l.first = {};
+  if (l.all_ancestors) l.ancestors = l.all_ancestors;
+  return l;
+}
 
 // The block table of a kv head, of a layout in host memory.
 inline const std::int32_t* table_of(const Layout& l, int sequence, int kv_head, int kv_heads) {

@@ -44,7 +44,7 @@ void expect_target_of_block(const BlockForm& f, const ModelInfo& target, const s
 
 BlockHead::BlockHead(Backend& backend, const BlockFiles& files, const Ends& ends, const ModelInfo& target,
                      const std::string& dtype)
-    : StateHead(backend, files.form.layer, ends, target, files.name), form_(files.form) {
+    : StateHead(files.form.layer, ends, target, files.name), form_(files.form) {
   expect_target_of_block(form_, target, files.name);
   info_.skip = 0;
   const auto tensors = files.tensors();
@@ -79,12 +79,11 @@ Tensor BlockHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> 
       throw Error("logits of rows with states of the target are requested from the head " + info_.name +
                   ", which has none; request those of a block");
     const Tensor x = b.linear(rows.inputs, fc_);
-    for (std::size_t l = 0; l < layers_.size(); ++l)
-      layers_[l].keep(b, x, hidden_norm_, rows.layout, kv[l], frequencies_);
+    for (std::size_t l = 0; l < layers_.size(); ++l) layers_[l].keep(b, x, hidden_norm_, rows.layout, kv[l]);
     return {};
   }
   const Tensor x = embedded(b, rows);
-  for (std::size_t l = 0; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
+  for (std::size_t l = 0; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l]);
   return x;
 }
 

@@ -71,7 +71,7 @@ void add_products(Backend& b, const Tensor& to, const Products& all, const Tenso
 
 EagleHead::EagleHead(Backend& backend, const EagleFiles& files, const Ends& ends, const ModelInfo& target,
                      const std::string& dtype)
-    : StateHead(backend, files.form.layer, ends, target, files.name), form_(files.form) {
+    : StateHead(files.form.layer, ends, target, files.name), form_(files.form) {
   expect_target(form_, target, files.name);
   const auto tensors = files.tensors();
   const WeightLoader load(backend, shapes_of(form_, target.vocab), *tensors, dtype, "auto");
@@ -139,9 +139,9 @@ Tensor EagleHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> 
   expect_states(rows);
   Tensor qkv;
   const Tensor x = first_input(b, embedded(b, rows), rows.inputs, qkv);
-  layers_[0].attend(b, x, qkv, rows.layout, kv[0], frequencies_);
+  layers_[0].attend(b, x, qkv, rows.layout, kv[0]);
   layers_[0].feed_forward(b, x);
-  for (std::size_t l = 1; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l], frequencies_);
+  for (std::size_t l = 1; l < layers_.size(); ++l) layers_[l].forward(b, x, rows.layout, kv[l]);
   return x;
 }
 

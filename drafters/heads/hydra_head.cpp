@@ -27,7 +27,6 @@ HydraHead::HydraHead(Backend& backend, const HydraFiles& files, const Ends& ends
     layers_.emplace_back(load, c, "layers.0.");
     layer_bytes_ = layers_.front().attention_bytes() + layers_.front().feed_forward_bytes();
     norm_ = load.vector("norm.weight"), epsilon_ = float(c.norm_epsilon);
-    frequencies_ = backend.upload(Tensor::host_copy<float>(c.rope_frequencies(), DType::f32));
   }
   count_weights(info_, load, files.layer, layers_);
 }
@@ -42,7 +41,7 @@ std::int64_t HydraHead::read_bytes_of(int k) const {
 Output HydraHead::forward(Backend& b, const Rows& rows, std::span<const KvLayer> kv) {
   if (!rows.taps.empty()) expect_tokens_alone(rows, info_.name);
   if (!rows.inputs) throw Error("the head " + info_.name + " is given tokens without states (Rows::inputs)");
-  layers_.at(0).forward(b, rows.inputs, rows.layout, kv[0], frequencies_);
+  layers_.at(0).forward(b, rows.inputs, rows.layout, kv[0]);
   if (!rows.wanted) return {};
   Tensor x = rows.inputs, embedded = b.embed(ends_.embedding, rows.tokens);
   if (!rows.all_wanted) x = b.gather(x, rows.wanted), embedded = b.gather(embedded, rows.wanted);

@@ -50,7 +50,7 @@ class HydraHead : public Model {
   float epsilon_ = 0;
   std::int64_t layer_bytes_ = 0;
   std::vector<DecoderLayer> layers_;  // of Hydra++: one
-  Tensor norm_, frequencies_;         // f32 [width], [head_size / 2]
+  Tensor norm_;                       // f32 [width]
 };
 
 class HydraRound : public StateRound {

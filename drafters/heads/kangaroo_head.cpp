@@ -54,7 +54,7 @@ KangarooFiles open_kangaroo(const json& head, const ModelInfo& target) {
 
 KangarooHead::KangarooHead(Backend& backend, const KangarooFiles& files, const Ends& ends, const ModelInfo& target,
                            const std::string& dtype)
-    : StateHead(backend, files.layer, ends, target, files.name) {
+    : StateHead(files.layer, ends, target, files.name) {
   expect_width(files.layer.width, target, "the adapter " + files.name);
   const auto tensors = files.tensors();
   const WeightLoader load(backend, kangaroo_shapes(files.layer), *tensors, dtype, "auto");
@@ -67,7 +67,7 @@ KangarooHead::KangarooHead(Backend& backend, const KangarooFiles& files, const E
 
 Tensor KangarooHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv) const {
   expect_states(rows);
-  layers_[0].attend(b, rows.inputs, rows.layout, kv[0], frequencies_);
+  layers_[0].attend(b, rows.inputs, rows.layout, kv[0]);
   return rows.inputs;
 }
 

@@ -5,7 +5,7 @@
 
 #include "drafters/heads/eagle_files.h"
 #include "drafters/heads/head_tensors.h"
-#include "framework/model/convert.h"
+#include "framework/model/unit_offset.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -52,25 +52,6 @@ ModelConfig mtp_layer(const std::filesystem::path& directory) {
   return layer;
 }
 
-// Adds 1 to the gains of norms.
-class UnitOffset : public TensorSource {
- public:
-  explicit UnitOffset(std::shared_ptr<const TensorSource> stored) : stored_(std::move(stored)) {}
-  Tensor tensor(const std::string& name, const Shape& expected) const override {
-    const Tensor t = stored_->tensor(name, expected);
-    if (expected.rank() != 1 || !name.ends_with("norm.weight")) return t;
-    const Tensor gain = Tensor::host(expected, DType::f32);
-    convert(t, gain);
-    for (float& x : gain.values<float>()) x += 1;
-    return gain;
-  }
-  std::vector<std::string> names() const override { return stored_->names(); }
-  std::string where() const override { return stored_->where(); }
-
- private:
-  std::shared_ptr<const TensorSource> stored_;
-};
-
 std::map<std::string, Shape> mtp_shapes(const ModelConfig& c) {
   std::map<std::string, Shape> all = DecoderLayer::tensors(c, "layers.0.");
   for (const char* norm : {"embedding_norm.weight", "state_norm.weight", "norm.weight"}) all[norm] = {c.width};
@@ -112,7 +93,7 @@ MtpFiles open_mtp(const json& head, const ModelInfo& target, bool wide) {
 
 MtpHead::MtpHead(Backend& backend, const MtpFiles& files, const Ends& ends, const ModelInfo& target,
                  const std::string& dtype)
-    : StateHead(backend, files.layer, ends, target, files.name) {
+    : StateHead(files.layer, ends, target, files.name) {
   expect_width(files.layer.width, target, "the module " + files.name);
   const auto tensors = files.tensors();
   const WeightLoader load(backend, mtp_shapes(files.layer), *tensors, dtype, "auto");
@@ -129,7 +110,7 @@ Tensor MtpHead::stream(Backend& b, const Rows& rows, std::span<const KvLayer> kv
   expect_states(rows);
   const Tensor x = b.linear(b.rms_norm(embedded(b, rows), embedding_norm_, epsilon_), of_embedding_);
   b.linear_add(x, b.rms_norm(rows.inputs, state_norm_, epsilon_), of_state_);
-  layers_[0].forward(b, x, rows.layout, kv[0], frequencies_);
+  layers_[0].forward(b, x, rows.layout, kv[0]);
   return x;
 }
 

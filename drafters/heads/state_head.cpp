@@ -7,20 +7,17 @@
 
 namespace foretoken {
 
-StateHead::StateHead(Backend& backend, const ModelConfig& c, const Ends& ends, const ModelInfo& target,
-                     std::string name)
+StateHead::StateHead(const ModelConfig& c, const Ends& ends, const ModelInfo& target, std::string name)
     : info_(target), ends_(ends), epsilon_(float(c.norm_epsilon)) {
   info_.name = std::move(name), info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
   info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype, c.window);
   info_.kv.expect_heads(info_.name);
-  const auto frequencies = c.rope_frequencies();
-  frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
 }
 
 void count_weights(ModelInfo& info, const WeightLoader& load, const ModelConfig& layer,
                    std::span<const DecoderLayer> layers) {
   info.weight_bytes = load.bytes(), info.table_bytes = 0;
-  info.expert_bytes = 0, info.used_experts = layer.mixture ? double(layer.mixture->used) / layer.mixture->experts : 1;
+  info.expert_bytes = 0, info.used_experts = layer.mixture ? layer.mixture->used_share() : 1;
   for (const DecoderLayer& l : layers) info.expert_bytes += l.expert_bytes();
 }
 

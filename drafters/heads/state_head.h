@@ -29,7 +29,7 @@ class StateHead : public Model {
  protected:
   // `layer`: of its decoder layers. `ends`: of the target, which must outlive the head; `target`: whose vocabulary and
   // type of cache the head has.
-  StateHead(Backend& backend, const ModelConfig& layer, const Ends& ends, const ModelInfo& target, std::string name);
+  StateHead(const ModelConfig& layer, const Ends& ends, const ModelInfo& target, std::string name);
   // rows.inputs f32 [rows, states], which may be changed -> f32 [rows, width]; absent where no row is wanted.
   virtual Tensor stream(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) const = 0;
   // Of the rows' tokens: f32 [rows, width].
@@ -46,7 +46,6 @@ class StateHead : public Model {
   ModelInfo info_;
   const Ends& ends_;
   float epsilon_;
-  Tensor frequencies_;       // f32 [head_size / 2]
   Weight embedding_, head_;  // absent: the target's
   bool own_embedding_ = false;
   bool shares_head_ = false;  // head_ is the target's with a bias

@@ -8,6 +8,7 @@
 
 #include "experiments/bench/bench.h"
 #include "experiments/bench/bench_steps.h"
+#include "framework/model/decoder_layer.h"
 #include "kernels/error.h"
 #include "kernels/time_of.h"
 
@@ -92,15 +93,14 @@ double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& 
   const int layers = int(std::clamp(std::ceil(kOutOfCaches / load.bytes()), 1.0, double(kMostLayers)));
   const Pages pages(b, load, layers);
   const Layout layout = layout_of(b, load, pages.tables);
-  const std::vector<float> turns = m.rope_frequencies();
-  const Tensor rows = rows_of(b, m, layout.rows),
-               frequencies = b.upload(Tensor::host_copy(std::span<const float>(turns), DType::f32));
+  const Tensor rows = rows_of(b, m, layout.rows);
+  const RotaryRules rotation = rotation_of(b, m);
+  const AttentionRules rules = attention_rules(m);
   const std::int64_t q = std::int64_t(m.heads) * m.head_size, kv = std::int64_t(m.kv_heads) * m.head_size,
                      key[] = {-1, ++runs};
   const auto body = [&] {
     for (const KvLayer& layer : pages.layers)
-      b.rope_attend(rows.columns(0, q), rows.columns(q, kv), rows.columns(q + kv, kv), layer, layout, frequencies,
-                    1 / std::sqrt(float(m.head_size)));
+      b.rope_attend(rows.columns(0, q), rows.columns(q, kv), rows.columns(q + kv, kv), layer, layout, rotation, rules);
   };
   for (int i = 0; i < kWarmUp; ++i) b.replay(key, body);
   return time_of(b, repeats, [&] { b.replay(key, body); }) / layers;

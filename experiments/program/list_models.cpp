@@ -13,7 +13,7 @@ using nlohmann::ordered_json;
 
 // In billions, and of them those that a row uses.
 double billions(const ModelConfig& c, bool used) {
-  const double unused = used && c.mixture ? 1 - double(c.mixture->used) / c.mixture->experts : 0;
+  const double unused = used && c.mixture ? 1 - c.mixture->used_share() : 0;
   double sum = 0;
   for (const auto& [name, shape] : tensors_of(c))
     sum += double(shape.elements()) * (name.find(".experts.") != name.npos ? 1 - unused : 1);

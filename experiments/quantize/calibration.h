@@ -52,17 +52,18 @@ class ObservingBackend final : public Backend {
     return device_.rms_norm(x, gain, epsilon);
   }
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override { device_.head_norm(x, gain, epsilon); }
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override {
-    device_.rope(q, k, layout, frequencies, head_size);
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override {
+    device_.rope(q, k, layout, rotation, head_size);
   }
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override {
     device_.store(k, v, kv, layout);
   }
-  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
-    return device_.attend(q, kv, layout, scale);
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override {
+    return device_.attend(q, kv, layout, rules);
   }
-  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override {
-    return device_.attention_mass(q, kv, layout, scale);
+  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                        const AttentionRules& rules) override {
+    return device_.attention_mass(q, kv, layout, rules);
   }
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override {
     device_.bound_pages(layers, pages);
@@ -82,6 +83,9 @@ class ObservingBackend final : public Backend {
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override { device_.add_shares(x, y, routing); }
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override { device_.add_gated(x, y, logits); }
   Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
+  Tensor gelu_mul(const Tensor& gate_up) override { return device_.gelu_mul(gate_up); }
+  void scale(Tensor x, float by) override { device_.scale(x, by); }
+  void softcap(Tensor x, float cap) override { device_.softcap(x, cap); }
   void silu_add(Tensor x, const Tensor& y) override { device_.silu_add(x, y); }
   void add(Tensor x, const Tensor& y) override { device_.add(x, y); }
   Tensor gather(const Tensor& x, const Tensor& rows) override { return device_.gather(x, rows); }

@@ -234,13 +234,18 @@ void CachedModel::feed(std::span<const Segment> segments) {
 }
 
 CachedModel::Inputs CachedModel::stage() {
+  const auto all_ancestors = [&](int table, int row, std::span<std::uint64_t> words) {
+    held_[std::size_t(table)]->ancestors(firsts_[std::size_t(table)] + row, 0, words);
+  };
   const auto ancestors = [&](int table, int row, std::span<std::uint64_t> words) {
     const KvCache::Held& held = *held_[std::size_t(table)];
     const int at = firsts_[std::size_t(table)] + row;
     held.ancestors(at, first_position(held.row_layout(at).position), words);
   };
   const LayoutBuilder::Extent& e = builder_.arrange();
-  const LayoutBuilder::Staged s = builder_.stage(books_->memory().staging, inputs_.pieces, ancestors);
+  const bool mixed = window_ > 0 && info().kv.has_layers_without_window();
+  const LayoutBuilder::Staged s = builder_.stage(books_->memory().staging, inputs_.pieces, ancestors,
+                                                 mixed ? all_ancestors : LayoutBuilder::Ancestors());
   return {{{}, s.layout, s.wanted, e.all_wanted, {}, taps_}, s.known, s.at, s.features, e};
 }
 

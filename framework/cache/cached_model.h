@@ -130,7 +130,7 @@ class CachedModel {
   KvCache cache_;
   std::unordered_set<SequenceId> lacking_;
   int least_rows_ = 1;
-  int window_;  // positions to which a row attends, itself among them; 0: all
+  int window_;  // positions to which a row attends, itself among them, in layers that have one; 0: none has
   const PagePool& pool_;
   std::shared_ptr<ForwardBooks> books_;
   std::vector<std::int64_t> layout_;  // of a page

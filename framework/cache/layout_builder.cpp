@@ -83,11 +83,13 @@ const LayoutBuilder::Extent& LayoutBuilder::arrange() {
   return extent_ = e;
 }
 
-LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const Ancestors& ancestors) const {
+LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const Ancestors& ancestors,
+                                           const Ancestors& all) const {
   const Extent& e = extent_;
-  const std::int64_t row_bytes = 4 * 6 + 8 + 8 * e.words;
+  const int all_words = all ? e.words : 0;
+  const std::int64_t row_bytes = 4 * 6 + 8 + 8 * (e.words + all_words);
   staging.begin(e.rows * (row_bytes + 8 * pieces) + e.tables * (4 * e.width + 4) + 4 + 4 * e.wanted +
-                e.tables * (4 * e.candidates + 12) + 18 * Staging::kAlignment);
+                e.tables * (4 * e.candidates + 12) + 19 * Staging::kAlignment);
   Layout host, device;
   const auto array = [&](Tensor Layout::* column, Shape shape, DType dtype) {
     const auto a = staging.array(shape, dtype);
@@ -98,6 +100,7 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
   array(&Layout::begins, {e.tables + 1}, DType::i32);
   array(&Layout::tables, {e.tables, e.width}, DType::i32);
   array(&Layout::ancestors, {e.rows, e.words}, DType::u64);
+  if (all_words > 0) array(&Layout::all_ancestors, {e.rows, all_words}, DType::u64);
   const auto known = staging.array({e.rows}, DType::i32), at = staging.array({e.rows}, DType::u64),
              wanted = staging.array({e.wanted}, DType::i32);
   if (e.candidates > 0) {
@@ -109,7 +112,7 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
   }
   Staging::Array features;
   if (pieces > 0) features = staging.array({e.rows, pieces}, DType::u64);
-  fill_rows(host, ancestors);
+  fill_rows(host, ancestors, all);
   fill_inputs(pieces, known.host, at.host, features.host);
   fill_tables(host);
   fill_wanted(wanted.host);
@@ -126,7 +129,7 @@ LayoutBuilder::Staged LayoutBuilder::stage(Staging& staging, int pieces, const A
 
 // Fills the columns of the layout: in each part first the rows of sequences, then padding, which belongs to the tables
 // after theirs.
-void LayoutBuilder::fill_rows(const Layout& l, const Ancestors& ancestors) const {
+void LayoutBuilder::fill_rows(const Layout& l, const Ancestors& ancestors, const Ancestors& all) const {
   const Extent& e = extent_;
   const auto fill = [&](std::int64_t r, const Row& row, int owner) {
     *l.positions.row<std::int32_t>(r) = row.position, *l.slots.row<std::int32_t>(r) = row.slot;
@@ -134,6 +137,7 @@ void LayoutBuilder::fill_rows(const Layout& l, const Ancestors& ancestors) const
     *l.owner.row<std::int32_t>(r) = owner;
   };
   std::fill_n(l.ancestors.data<std::uint64_t>(), l.ancestors.elements(), 0);
+  if (l.all_ancestors) std::fill_n(l.all_ancestors.data<std::uint64_t>(), l.all_ancestors.elements(), 0);
   for (int n = 0; n < int(order_.size()); ++n) {
     const int i = order_[std::size_t(n)];
     const Table& table = tables_[std::size_t(i)];
@@ -143,6 +147,7 @@ void LayoutBuilder::fill_rows(const Layout& l, const Ancestors& ancestors) const
       const std::int64_t r = places_[std::size_t(table.begin + k)];
       fill(r, row, owner);
       if (e.words > 0) ancestors(i, k, {l.ancestors.row<std::uint64_t>(r), std::size_t(e.words)});
+      if (l.all_ancestors) all(i, k, {l.all_ancestors.row<std::uint64_t>(r), std::size_t(e.words)});
     }
   }
   int begin = 0, owner = 0;  // of the part

@@ -64,7 +64,8 @@ class LayoutBuilder {
   // The order, in which sequences whose rows branch come last, so that a device may attend to the others apart, and the
   // sizes. After all rows were added.
   const Extent& arrange();
-  Staged stage(Staging& staging, int pieces, const Ancestors& ancestors) const;
+  // `all`: sets Layout::all_ancestors; empty: it stays absent.
+  Staged stage(Staging& staging, int pieces, const Ancestors& ancestors, const Ancestors& all = {}) const;
 
  private:
   struct Table {
@@ -76,7 +77,7 @@ class LayoutBuilder {
   };
 
   void pad(Part& part) const;
-  void fill_rows(const Layout& host, const Ancestors& ancestors) const;
+  void fill_rows(const Layout& host, const Ancestors& ancestors, const Ancestors& all) const;
   void fill_inputs(int pieces, const Tensor& known, const Tensor& at, const Tensor& features) const;
   void fill_tables(const Layout& host) const;
   void fill_selection(const PageSelection& host) const;

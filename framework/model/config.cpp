@@ -1,10 +1,9 @@
 #include "framework/model/config.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <set>
 
+#include "framework/model/config_rope.h"
 #include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -18,7 +17,7 @@ constexpr int kMost = 1 << 24;  // the greatest size in a config: products of tw
 constexpr int kMostExperts = 4096;
 
 // Whose attention a family has.
-enum class Kind : std::uint8_t { llama, mistral, qwen2, qwen3 };
+enum class Kind : std::uint8_t { llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3 };
 
 // How a family names its experts, and Transformers' defaults.
 struct Experts {
@@ -54,28 +53,54 @@ struct Family {
   int window = 0;        // sliding_window
   double rope_theta = 10000;
   Experts experts = {};
+  int period = 0;          // each so many-th layer attends to all positions, the others have the window; 0: all alike
+  double local_theta = 0;  // rope_local_base_freq, of layers with the window
+  double attention_softcap = 0, logit_softcap = 0;  // attn_logit_softcapping, final_logit_softcapping
+  bool gemma() const { return kind == Kind::gemma2 || kind == Kind::gemma3; }
 };
-constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM"},
-                                {"mistral", "MistralForCausalLM", Kind::mistral, 8, 0, true, 4096},
-                                {"qwen2", "Qwen2ForCausalLM", Kind::qwen2, 32},
-                                {"qwen3", "Qwen3ForCausalLM", Kind::qwen3, 32, 128},
-                                {.model_type = "mixtral",
-                                 .architecture = "MixtralForCausalLM",
-                                 .kind = Kind::mistral,
-                                 .kv_heads = 8,
-                                 .windows = true,
-                                 .rope_theta = 1e6,
-                                 .experts = kMixtral},
-                                {.model_type = "qwen2_moe",
-                                 .architecture = "Qwen2MoeForCausalLM",
-                                 .kind = Kind::qwen2,
-                                 .kv_heads = 16,
-                                 .experts = kQwen2Moe},
-                                {.model_type = "qwen3_moe",
-                                 .architecture = "Qwen3MoeForCausalLM",
-                                 .kind = Kind::qwen3,
-                                 .kv_heads = 4,
-                                 .experts = kQwen3Moe}};
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM"},
+    {"mistral", "MistralForCausalLM", Kind::mistral, 8, 0, true, 4096},
+    {"qwen2", "Qwen2ForCausalLM", Kind::qwen2, 32},
+    {"qwen3", "Qwen3ForCausalLM", Kind::qwen3, 32, 128},
+    {.model_type = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .kind = Kind::mistral,
+     .kv_heads = 8,
+     .windows = true,
+     .rope_theta = 1e6,
+     .experts = kMixtral},
+    {.model_type = "qwen2_moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     .kind = Kind::qwen2,
+     .kv_heads = 16,
+     .experts = kQwen2Moe},
+    {.model_type = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .kind = Kind::qwen3,
+     .kv_heads = 4,
+     .experts = kQwen3Moe},
+    {.model_type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .kind = Kind::gemma2,
+     .kv_heads = 4,
+     .head_size = 256,
+     .windows = true,
+     .window = 4096,
+     .period = 2,
+     .attention_softcap = 50,
+     .logit_softcap = 30},
+    {.model_type = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .kind = Kind::gemma3,
+     .kv_heads = 4,
+     .head_size = 256,
+     .windows = true,
+     .window = 4096,
+     .rope_theta = 1e6,
+     .period = 6,
+     .local_theta = 10000},
+    {.model_type = "phi3", .architecture = "Phi3ForCausalLM", .kind = Kind::phi3, .windows = true}};
 
 // By "architectures", or where that is absent by "model_type".
 const Family& family_of(const Fields& config) {
@@ -95,15 +120,35 @@ int absent_or(const Fields& config, const char* key, int absent, int null) {
 }
 
 // Keys that change what the model computes in a way that this project does not implement.
-void refuse_unsupported(const Fields& config) {
-  if (config.string_or("hidden_act", "silu") != "silu")
-    config.refuse("hidden_act", "the only activation supported is \"silu\"");
+void refuse_unsupported(const Fields& config, const Family& family) {
+  const char* const key = family.gemma() ? "hidden_activation" : "hidden_act";
+  const std::string known = family.gemma() ? "gelu_pytorch_tanh" : "silu";
+  if (config.string_or(key, known) != known) config.refuse(key, "the only activation supported is \"" + known + "\"");
   if (config.boolean_or("use_sliding_window", false))
     config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
   for (const char* key : {"compression_config", "auto_map"})
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
-  if (config.positive_or("partial_rotary_factor", 1) != 1)
-    config.refuse("partial_rotary_factor", "only 1 is supported");
+  if (family.kind == Kind::gemma3 && config.has("attn_logit_softcapping"))
+    config.refuse("attn_logit_softcapping", "only null is supported, since Transformers caps no scores of this family");
+  if (family.gemma() && config.boolean_or("use_bidirectional_attention", false))
+    config.refuse("use_bidirectional_attention", "only false is supported: a row attends to those before it");
+}
+
+// Layers of two kinds: those without the window.
+std::vector<int> global_layers(const Fields& config, const Family& family, int layers) {
+  std::vector<int> all;
+  const int period = family.kind == Kind::gemma3 ? config.integer_or("sliding_window_pattern", 1, kMost, family.period)
+                                                 : family.period;
+  const json* const types = config.has("layer_types") ? &config.array("layer_types") : nullptr;
+  if (types && types->size() != std::size_t(layers))
+    config.refuse("layer_types",
+                  "must name one kind of attention for each of the " + std::to_string(layers) + " layers");
+  for (int l = 0; l < layers; ++l) {
+    if (types && (*types)[std::size_t(l)] != "full_attention" && (*types)[std::size_t(l)] != "sliding_attention")
+      config.refuse("layer_types", "the supported kinds of attention are full_attention and sliding_attention");
+    if (types ? (*types)[std::size_t(l)] == "full_attention" : (l + 1) % period == 0) all.push_back(l);
+  }
+  return all;
 }
 
 void read_attention(const Fields& config, const Family& family, ModelConfig& m) {
@@ -113,11 +158,17 @@ void read_attention(const Fields& config, const Family& family, ModelConfig& m) 
   m.qkv_bias = bias || (qwen2 && (!mixture || config.boolean_or("qkv_bias", true)));
   m.out_bias = bias && !qwen2;
   m.mlp_bias = config.boolean_or("mlp_bias", false) && !mixture;
-  m.head_norms = family.kind == Kind::qwen3;
+  if (family.kind == Kind::phi3) m.qkv_bias = m.out_bias = m.mlp_bias = false, m.fused = true;
+  m.head_norms = family.kind == Kind::qwen3 || family.kind == Kind::gemma3;
   // Qwen's files have a window that "use_sliding_window" enables. A Llama has none, whatever its file has (as in
   // Transformers).
   if (family.windows)
     m.window = config.integer_or("sliding_window", 1, kMost, absent_or(config, "sliding_window", family.window, 0));
+  if (family.period > 0) {
+    if (m.window == 0) config.refuse("sliding_window", "some layers need a window");
+    m.global_layers = global_layers(config, family, m.layers);
+    return;
+  }
   if (!config.has("layer_types")) return;
   const json& types = config.array("layer_types");
   if (types.size() != std::size_t(m.layers))
@@ -126,35 +177,6 @@ void read_attention(const Fields& config, const Family& family, ModelConfig& m) 
   for (const json& type : types)
     if (type != (m.window ? "sliding_attention" : "full_attention"))
       config.refuse("layer_types", "all layers must have the same kind of attention");
-}
-
-// Transformers 5 writes everything into rope_parameters; version 4 wrote rope_theta beside rope_scaling. Where a file
-// has both, rope_scaling is used, as in Transformers.
-void read_rope(const Fields& config, const Family& family, ModelConfig& m) {
-  m.rope_theta = config.positive_or("rope_theta", family.rope_theta);
-  const char* key = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
-  if (!config.has(key)) return;
-  const Fields rope = config.object(key);
-  m.rope_theta = rope.positive_or("rope_theta", m.rope_theta);
-  if (rope.positive_or("partial_rotary_factor", 1) != 1) rope.refuse("partial_rotary_factor", "only 1 is supported");
-  for (const auto& [name, value] : rope.all().items())
-    if (value.is_object())
-      rope.refuse(name.c_str(), "one rule for all layers is needed: rules per kind of layer are not supported");
-  const char* type_key = rope.has("rope_type") ? "rope_type" : "type";
-  const std::string type = rope.string_or(type_key, "default");
-  RopeScaling& s = m.rope_scaling;
-  if (type == "default") return;
-  if (type != "linear" && type != "llama3")
-    rope.refuse(type_key, "the supported kinds of rope scaling are \"default\", \"linear\" and \"llama3\"");
-  s.factor = rope.positive("factor");
-  if (s.factor < 1) rope.refuse("factor", "must be at least 1");
-  s.kind = RopeScaling::Kind::linear;
-  if (type == "linear") return;
-  s.kind = RopeScaling::Kind::llama3;
-  s.low_freq_factor = rope.positive("low_freq_factor");
-  s.high_freq_factor = rope.positive("high_freq_factor");
-  if (s.high_freq_factor <= s.low_freq_factor) rope.refuse("high_freq_factor", "must be greater than low_freq_factor");
-  s.original_positions = rope.integer_or("original_max_position_embeddings", 1, kMost, m.positions);
 }
 
 // Layers whose feed-forward is dense: those of mlp_only_layers, and all but each decoder_sparse_step-th.
@@ -170,6 +192,20 @@ std::vector<int> dense_layers(const Fields& config, int layers) {
       dense.insert(*number);
     }
   return {dense.begin(), dense.end()};
+}
+
+double softcap(const Fields& config, const char* key, double absent) {
+  return config.positive_or(key, config.all().contains(key) ? 0 : absent);
+}
+
+void read_gemma(const Fields& config, const Family& family, ModelConfig& m) {
+  if (!family.gemma()) return;
+  m.activation = Activation::gelu;
+  m.query_scalar = config.positive_or("query_pre_attn_scalar", 256);
+  m.attention_softcap = softcap(config, "attn_logit_softcapping", family.attention_softcap);
+  m.logit_softcap = softcap(config, "final_logit_softcapping", family.logit_softcap);
+  m.scaled_embedding = m.post_norms = m.gains_less_one = true;
+  m.mlp_bias = false;
 }
 
 void read_experts(const Fields& config, const Family& family, ModelConfig& m) {
@@ -235,13 +271,14 @@ ModelConfig read_config(const json& j, const std::string& where) {
   ModelConfig m;
   const Family& family = family_of(config);
   m.architecture = family.architecture;
-  refuse_unsupported(config);
+  refuse_unsupported(config, family);
   read_shape(config, family, m);
   read_attention(config, family, m);
+  read_gemma(config, family, m);
   read_experts(config, family, m);
   m.norm_epsilon = config.positive("rms_norm_eps");
-  m.tied_head = config.boolean_or("tie_word_embeddings", false);
-  read_rope(config, family, m);
+  m.tied_head = config.boolean_or("tie_word_embeddings", family.gemma());
+  read_rope(config, {family.rope_theta, family.local_theta, family.kind == Kind::phi3}, m);
   if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
@@ -279,34 +316,12 @@ ModelConfig ModelConfig::load(const std::filesystem::path& directory) {
 ModelConfig ModelConfig::of_layer(int l) const {
   ModelConfig c = *this;
   if (mixture && std::ranges::binary_search(mixture->dense_layers, l)) c.mixture.reset();
+  if (std::ranges::binary_search(global_layers, l))
+    c.window = 0;
+  else if (local_theta > 0)
+    c.rope_theta = local_theta, c.rope_scaling = {};
+  c.global_layers.clear(), c.local_theta = 0;
   return c;
-}
-
-// In float, operation by operation as in torch (where `a / tensor` is a times the reciprocal), so that rotations at
-// distant positions agree with Transformers. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
-std::vector<float> ModelConfig::rope_frequencies() const {
-  const RopeScaling& s = rope_scaling;
-  const float factor = float(s.factor), low = float(s.low_freq_factor);
-  const float low_wavelength = float(s.original_positions / s.low_freq_factor);
-  const float high_wavelength = float(s.original_positions / s.high_freq_factor);
-  std::vector<float> frequencies(head_size / 2);
-  for (int i = 0; i < head_size / 2; ++i) {
-    const float exponent = float(2 * i) / float(head_size);
-    const float f =
-        1.0f / float(std::pow(double(float(rope_theta)), double(exponent)));  // the float nearest to the power
-    frequencies[i] = f;
-    if (s.kind == RopeScaling::Kind::linear) frequencies[i] = f / factor;
-    if (s.kind == RopeScaling::Kind::divisors) frequencies[i] = f / s.divisors[std::size_t(i)];
-    if (s.kind != RopeScaling::Kind::llama3) continue;
-    const float wavelength = float(2 * std::numbers::pi) * (1.0f / f);
-    const float slow = wavelength > low_wavelength ? f / factor : f;
-    frequencies[i] = slow;
-    if (wavelength < high_wavelength || wavelength > low_wavelength) continue;
-    const float smooth =
-        (float(s.original_positions) * (1.0f / wavelength) - low) / float(s.high_freq_factor - s.low_freq_factor);
-    frequencies[i] = (1.0f - smooth) * slow / factor + smooth * slow;
-  }
-  return frequencies;
 }
 
 }  // namespace foretoken

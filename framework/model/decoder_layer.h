@@ -1,6 +1,6 @@
-// One layer of a transformer of the Llama family, as a part that others are made of: the target has a stack of them,
-// and a draft head one or a few behind another input. It loads itself from tensors under a prefix. This module must not
-// know what stands before or behind the layer.
+// One layer of a transformer of the Llama family, with its own rule of positions (rotation, window), as a part that
+// others are made of: the target has a stack of them, and a draft head one or a few behind another input. It loads
+// itself from tensors under a prefix. This module must not know what stands before or behind the layer.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,6 +12,9 @@
 #include "framework/model/weight_loader.h"
 
 namespace foretoken {
+
+AttentionRules attention_rules(const ModelConfig& config);
+RotaryRules rotation_of(Backend& backend, const ModelConfig& config);
 
 class DecoderLayer {
  public:
@@ -27,19 +30,17 @@ class DecoderLayer {
                Projections projections = Projections::own);
 
   // The whole layer: x [rows, width] f32 += attention(x), then += feed-forward(x). Writes the rows' keys and values to
-  // `kv`. frequencies: f32 [head_size / 2] (ModelConfig::rope_frequencies).
-  void forward(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
-               const Tensor& frequencies) const;
+  // `kv`. Layout::first is that of layers with a window.
+  void forward(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv) const;
   // The first sublayer alone, of its own projections, or of q, k and v [rows, (heads + 2 kv_heads) head_size], side by
   // side; q and k are changed. `mass`: Rows::mass.
-  void attend(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv, const Tensor& frequencies,
+  void attend(Backend& backend, const Tensor& x, const Layout& layout, const KvLayer& kv,
               const Tensor& mass = {}) const;
   void attend(Backend& backend, const Tensor& x, const Tensor& qkv, const Layout& layout, const KvLayer& kv,
-              const Tensor& frequencies, const Tensor& mass = {}) const;
+              const Tensor& mass = {}) const;
   // Keys and values alone, of rows that have no queries: those of rms_norm(x, gain), x f32 [rows, width], which takes
   // the place of the first norm. Of projections that are apart.
-  void keep(Backend& backend, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv,
-            const Tensor& frequencies) const;
+  void keep(Backend& backend, const Tensor& x, const Tensor& gain, const Layout& layout, const KvLayer& kv) const;
   // The second sublayer alone. Not of a layer without one (ModelConfig::ffn is 0).
   void feed_forward(Backend& backend, const Tensor& x) const { feed_forward_->add_to(backend, x); }
 
@@ -51,11 +52,15 @@ class DecoderLayer {
 
  private:
   void attend(Backend& backend, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
-              const KvLayer& kv, const Tensor& frequencies, const Tensor& mass) const;
+              const KvLayer& kv, const Tensor& mass) const;
+  void add_attended(Backend& backend, const Tensor& x, const Tensor& attended) const;
 
   float epsilon_;
-  int heads_, kv_heads_, head_size_;
+  int heads_, kv_heads_, head_size_, window_;
+  AttentionRules rules_;
+  RotaryRules rotation_;
   Tensor attention_norm_;                            // f32 [width]; absent without projections
+  Tensor post_norm_;                                 // f32 [width], of what attention adds; absent: as it is
   Tensor q_norm_, k_norm_;                           // f32 [head_size]; absent without head norms
   Products qkv_;                                     // [(heads + 2 kv_heads) head_size, width]
   Products q_, kv_;                                  // its parts, in its place where they are apart

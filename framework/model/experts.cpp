@@ -31,12 +31,12 @@ class ExpertFeedForward final : public FeedForward {
   ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
       : epsilon_(float(c.norm_epsilon)), used_(c.mixture->used), renormalized_(c.mixture->renormalized) {
     const ExpertModules modules(c, prefix);
-    norm_ = load.vector(prefix + "post_attention_layernorm.weight");
+    norm_ = load.vector(feed_forward_norm(c, prefix));
     router_ = load.unrounded(modules.router());
     gate_up_ = load.experts(modules.of_all({modules.m.gate, modules.m.up}));
     down_ = load.experts(modules.of_all({modules.m.down}));
     if (modules.m.shared_width == 0) return;
-    shared_ = GatedProducts(load, modules.shared());
+    shared_ = GatedProducts(load, c, modules.shared());
     shared_gate_ = load.unrounded(modules.shared_gate());
   }
 
@@ -76,7 +76,7 @@ std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std:
     all[modules.of(e, m.down) + ".weight"] = {c.width, m.width};
   }
   if (m.shared_width == 0) return all;
-  all.merge(GatedProducts::tensors(modules.shared(), c.width, m.shared_width, false));
+  all.merge(GatedProducts::tensors(c, modules.shared(), m.shared_width));
   all[modules.shared_gate() + ".weight"] = {1, c.width};
   return all;
 }

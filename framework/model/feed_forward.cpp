@@ -3,27 +3,40 @@
 namespace foretoken {
 namespace {
 
-constexpr const char* kNorm = "post_attention_layernorm.weight";
+constexpr const char* kPostNorm = "post_feedforward_layernorm.weight";
 
 class DenseFeedForward final : public FeedForward {
  public:
   DenseFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
-      : epsilon_(float(c.norm_epsilon)), norm_(load.vector(prefix + kNorm)), products_(load, prefix + "mlp") {}
-  void add_to(Backend& b, const Tensor& x) const override { products_.add_normed_to(b, x, norm_, epsilon_); }
+      : epsilon_(float(c.norm_epsilon)),
+        norm_(load.vector(feed_forward_norm(c, prefix))),
+        post_norm_(load.vector_if(prefix + kPostNorm)),
+        products_(load, c, prefix + "mlp") {}
+  void add_to(Backend& b, const Tensor& x) const override {
+    if (post_norm_)
+      b.add(x, b.rms_norm(products_.of_normed(b, x, norm_, epsilon_), post_norm_, epsilon_));
+    else
+      products_.add_normed_to(b, x, norm_, epsilon_);
+  }
   std::int64_t bytes() const override { return products_.bytes(); }
 
  private:
   float epsilon_;
-  Tensor norm_;  // f32 [width]
+  Tensor norm_, post_norm_;  // f32 [width]; the latter absent where products are added as they are
   GatedProducts products_;
 };
 
 }  // namespace
 
+std::string feed_forward_norm(const ModelConfig& c, const std::string& prefix) {
+  return prefix + (c.post_norms ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight");
+}
+
 std::map<std::string, Shape> FeedForward::tensors(const ModelConfig& c, const std::string& prefix) {
   std::map<std::string, Shape> all =
-      c.mixture ? tensors_of_experts(c, prefix) : GatedProducts::tensors(prefix + "mlp", c.width, c.ffn, c.mlp_bias);
-  all[prefix + kNorm] = {c.width};
+      c.mixture ? tensors_of_experts(c, prefix) : GatedProducts::tensors(c, prefix + "mlp", c.ffn);
+  all[feed_forward_norm(c, prefix)] = {c.width};
+  if (c.post_norms) all[prefix + kPostNorm] = {c.width};
   return all;
 }
 
@@ -33,28 +46,42 @@ std::shared_ptr<const FeedForward> FeedForward::load(const WeightLoader& load, c
   return std::make_shared<const DenseFeedForward>(load, c, prefix);
 }
 
-std::map<std::string, Shape> GatedProducts::tensors(const std::string& module, std::int64_t width, std::int64_t hidden,
-                                                    bool bias) {
+std::map<std::string, Shape> GatedProducts::tensors(const ModelConfig& c, const std::string& module,
+                                                    std::int64_t hidden) {
   std::map<std::string, Shape> all;
-  for (const char* name : {".gate_proj", ".up_proj"}) {
-    all[module + name + ".weight"] = {hidden, width};
-    if (bias) all[module + name + ".bias"] = {hidden};
-  }
-  all[module + ".down_proj.weight"] = {width, hidden};
-  if (bias) all[module + ".down_proj.bias"] = {width};
+  const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    all[module + name + ".weight"] = {rows, columns};
+    if (c.mlp_bias) all[module + name + ".bias"] = {rows};
+  };
+  if (c.fused)
+    matrix(".gate_up_proj", 2 * hidden, c.width);
+  else
+    for (const char* name : {".gate_proj", ".up_proj"}) matrix(name, hidden, c.width);
+  matrix(".down_proj", c.width, hidden);
   return all;
 }
 
-GatedProducts::GatedProducts(const WeightLoader& load, const std::string& module)
-    : gate_up_(load.products({module + ".gate_proj", module + ".up_proj"})), down_(load.one(module + ".down_proj")) {}
+GatedProducts::GatedProducts(const WeightLoader& load, const ModelConfig& c, const std::string& module)
+    : activation_(c.activation),
+      gate_up_(c.fused ? load.products({module + ".gate_up_proj"})
+                       : load.products({module + ".gate_proj", module + ".up_proj"})),
+      down_(load.one(module + ".down_proj")) {}
 
-void GatedProducts::add_normed_to(Backend& b, const Tensor& x, const Tensor& gain, float epsilon) const {
-  if (gate_up_.parts.size() == 1)
-    b.feed_forward(x, gain, epsilon, gate_up_.parts.front(), down_);
-  else
-    b.linear_add(x, b.silu_mul(gate_up_.after_norm(b, x, gain, epsilon)), down_);
+Tensor GatedProducts::gated(Backend& b, const Tensor& gate_up) const {
+  return activation_ == Activation::gelu ? b.gelu_mul(gate_up) : b.silu_mul(gate_up);
 }
 
-Tensor GatedProducts::of(Backend& b, const Tensor& x) const { return b.linear(b.silu_mul(gate_up_.of(b, x)), down_); }
+void GatedProducts::add_normed_to(Backend& b, const Tensor& x, const Tensor& gain, float epsilon) const {
+  if (gate_up_.parts.size() == 1 && activation_ == Activation::silu)
+    b.feed_forward(x, gain, epsilon, gate_up_.parts.front(), down_);
+  else
+    b.linear_add(x, gated(b, gate_up_.after_norm(b, x, gain, epsilon)), down_);
+}
+
+Tensor GatedProducts::of_normed(Backend& b, const Tensor& x, const Tensor& gain, float epsilon) const {
+  return b.linear(gated(b, gate_up_.after_norm(b, x, gain, epsilon)), down_);
+}
+
+Tensor GatedProducts::of(Backend& b, const Tensor& x) const { return b.linear(gated(b, gate_up_.of(b, x)), down_); }
 
 }  // namespace foretoken

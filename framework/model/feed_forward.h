@@ -26,22 +26,30 @@ class FeedForward {
                                                  const std::string& prefix);
 };
 
-// down(silu(gate x) * up x) of rows as they are, under the name of a module.
+// down(act(gate x) * up x) of rows as they are, under the name of a module. The gate and up are one matrix where the
+// configuration has them fused.
 class GatedProducts {
  public:
   GatedProducts() = default;
-  GatedProducts(const WeightLoader& load, const std::string& module);
-  static std::map<std::string, Shape> tensors(const std::string& module, std::int64_t width, std::int64_t hidden,
-                                              bool bias);
+  GatedProducts(const WeightLoader& load, const ModelConfig& config, const std::string& module);
+  static std::map<std::string, Shape> tensors(const ModelConfig& config, const std::string& module,
+                                              std::int64_t hidden);
   // x += that of rms_norm(x, gain, epsilon).
   void add_normed_to(Backend& backend, const Tensor& x, const Tensor& gain, float epsilon) const;
-  Tensor of(Backend& backend, const Tensor& x) const;  // f32 [rows, width]
+  Tensor of_normed(Backend& backend, const Tensor& x, const Tensor& gain, float epsilon) const;  // f32 [rows, width]
+  Tensor of(Backend& backend, const Tensor& x) const;                                            // likewise
   std::int64_t bytes() const { return gate_up_.bytes() + down_.bytes(); }
 
  private:
+  Tensor gated(Backend& backend, const Tensor& gate_up) const;
+
+  Activation activation_ = Activation::silu;
   Products gate_up_;  // [2 hidden, width]
   Weight down_;       // [width, hidden]
 };
+
+// The norm of what a feed-forward reads.
+std::string feed_forward_norm(const ModelConfig& config, const std::string& prefix);
 
 // experts.cpp: a mixture of experts (MixtureConfig).
 std::map<std::string, Shape> tensors_of_experts(const ModelConfig& config, const std::string& prefix);

@@ -62,6 +62,18 @@ std::string extras(const ModelConfig& small, const ModelConfig& shape) {
   return "";
 }
 
+// A piece of a transformer that no inflated model has; empty: there is none. A shape's matrices may be fused: the
+// products are the same.
+std::string unsupported_piece(const ModelConfig& m, bool small) {
+  if (m.post_norms) return "norms behind its sublayers";
+  if (m.activation != Activation::silu) return "gated products of another activation than silu";
+  if (m.attention_softcap > 0 || m.logit_softcap > 0) return "caps of its scores or logits";
+  if (m.scaled_embedding || m.gains_less_one) return "scaled embeddings, or gains less 1";
+  if (!m.global_layers.empty() || m.local_theta > 0) return "windows in some of its layers";
+  if (small && (m.fused || m.rotary > 0)) return "fused matrices, or heads that are rotated in part";
+  return "";
+}
+
 // The dimension of a large head that holds dimension d of a small one.
 int rotated(int d, int small, int large) {
   const int half = small / 2;
@@ -151,6 +163,10 @@ ModelConfig inflated_config(const ModelConfig& small, const ModelConfig& shape, 
   if (small.mixture || shape.mixture)
     refuse(std::string(small.mixture ? "the small model" : "the shape") + " is a mixture of experts",
            "choose a dense model and a dense shape, or random weights of the shape");
+  for (const bool is_small : {true, false})
+    if (const std::string piece = unsupported_piece(is_small ? small : shape, is_small); !piece.empty())
+      refuse((is_small ? "the small model has " : "the shape has ") + piece,
+             "choose a model and a shape of the Llama family without them, or random weights of the shape");
   if (const std::string what = extras(small, shape); !what.empty())
     refuse(what + ", and the other one has none", "choose a model and a shape of one family");
   if (const std::string why = obstacle(small, shape); !why.empty()) refuse(why);

@@ -20,8 +20,8 @@ Places first_places(int small, int large, int blocks = 1);
 
 // Sizes of the shape; kinds of tensors, rotation, positions and ends of sequence of the small model; epsilon for a
 // stream whose constant features no norm notices. Where the shape cannot hold the small model, or one of them has
-// biases or norms of heads and the other has not: an Error that names both ("the model tiny", "llama-3.1-8b") and the
-// obstacle.
+// biases or norms of heads and the other has not, or a piece that no inflated model has: an Error that names both ("the
+// model tiny", "llama-3.1-8b") and the obstacle.
 ModelConfig inflated_config(const ModelConfig& small, const ModelConfig& shape, const std::string& small_name,
                             const std::string& shape_name);
 

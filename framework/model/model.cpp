@@ -59,12 +59,18 @@ void KvShape::expect_heads(const std::string& model) const {
 }
 
 int KvShape::window(const std::string& model) const {
-  for (const LayerShape& l : layers)
-    if (l.window != layers.front().window)
-      throw Error("layers of the model " + model + " have windows of " + std::to_string(layers.front().window) +
-                  " and of " + std::to_string(l.window) +
-                  " positions (0: all); only one size is supported, so choose a model with one");
-  return layers.empty() ? 0 : layers.front().window;
+  int window = 0;
+  for (const LayerShape& l : layers) {
+    if (window > 0 && l.window > 0 && l.window != window)
+      throw Error("layers of the model " + model + " have windows of " + std::to_string(window) + " and of " +
+                  std::to_string(l.window) + " positions; only one size is supported, so choose a model with one");
+    window = std::max(window, l.window);
+  }
+  return window;
+}
+
+bool KvShape::has_layers_without_window() const {
+  return std::ranges::any_of(layers, [](const LayerShape& l) { return l.window == 0; });
 }
 
 std::int64_t ModelInfo::spared_bytes(double rows) const {

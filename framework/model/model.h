@@ -48,8 +48,10 @@ struct KvShape {
   std::vector<KvLayer> in_pages(const Tensor& pool, int rows) const;
   // Throws Error, which names `model`, where heads have a size that their type of numbers does not take.
   void expect_heads(const std::string& model) const;
-  // The window of all layers. Windows of several sizes are not implemented: an Error that names `model`.
+  // The window of all layers that have one; 0: none has. Windows of several sizes are not implemented: an Error that
+  // names `model`.
   int window(const std::string& model) const;
+  bool has_layers_without_window() const;
 };
 
 // Points of a model's residual stream: 0 is the embedding of a row's token, k what k layers made of it, and the number
@@ -132,6 +134,8 @@ struct Ends {
   Tensor norm;       // f32 [width]: the last norm
   float epsilon = 0;
   Weight head;  // [vocab, width], prepared
+  // By which embeddings are multiplied, and the cap of logits (Backend::softcap); 0: none.
+  float embedding_scale = 1, softcap = 0;
 };
 
 // Sublayers of a model that a part of it leaves out, by the numbers of their layers from 0, ascending: each becomes the
@@ -156,7 +160,8 @@ class Model {
   // Whether a forward may be a body of Backend::replay: it computes by the backend's operations only, reads no token
   // and no layout on the host, and writes its logits to Rows::logits.
   virtual bool replays() const { return false; }
-  // In the memory of this backend, and as long as the model lives. Null where it has none that others could use.
+  // In the memory of this backend, and as long as the model lives. Null where it has none that others could use; where
+  // it has some, but others would not compute what it does with them, an Error that says so.
   virtual const Ends* ends(Backend& backend) { return (void)backend, nullptr; }
   // Bytes of weights that a forward reads, those of all experts among them. `inputs`: of one whose rows have some
   // (Rows::inputs).

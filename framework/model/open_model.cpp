@@ -59,6 +59,7 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
     const DType scales = choice.scales == "f32" ? DType::f32 : choice.scales == "f16" ? DType::f16 : DType::bf16;
     OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between, scales), choice.dtype};
     m.config.eos.clear();
+    m.config.gains_less_one = false;  // random gains are what they are
     return m;
   }
   const auto files = ModelFiles::open(find(choice.directory));

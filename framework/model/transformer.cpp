@@ -1,11 +1,13 @@
 #include "framework/model/transformer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
 #include "framework/model/convert.h"
 #include "framework/model/model_tensors.h"
+#include "framework/model/unit_offset.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 
@@ -19,6 +21,13 @@ DType cache_type(const std::string& name, const Backend& backend) {
   if (name == "int8") return DType::i8;
   if (name == "fp8") return DType::e4m3;
   unknown_name("kv_dtype", name, cache_types());
+}
+
+// As Transformers has it: in the type of the table.
+float embedding_scale(const ModelConfig& c, const Weight& table) {
+  if (!c.scaled_embedding) return 1;
+  const float scale = std::sqrt(float(c.width));
+  return table.values && table.values.dtype() == DType::bf16 ? float(bf16(scale)) : scale;
 }
 
 // The gains of the last norm, but 0 for the constant features of an inflated model.
@@ -38,28 +47,38 @@ const std::vector<std::string>& cache_types() {
 
 ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string name, std::uint64_t vocabulary,
                      const std::string& kv_dtype) {
-  const KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend), c.window};
+  KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend)};
+  for (int l = 0; l < c.layers; ++l) kv.layers[std::size_t(l)].window = c.of_layer(l).window;
   kv.expect_heads(name);
   ModelInfo info{std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
   info.mask = c.mask.value_or(-1), info.small = c.small;
-  if (c.mixture) info.used_experts = double(c.mixture->used) / c.mixture->experts;
+  if (c.mixture) info.used_experts = c.mixture->used_share();
   return info;
 }
 
-Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& tensors, std::string name,
+Transformer::Transformer(Backend& backend, const ModelConfig& c, const TensorSource& stored, std::string name,
                          std::uint64_t vocabulary, const TransformerOptions& options)
     : config_(c), info_(model_info(c, backend, std::move(name), vocabulary, options.kv_dtype)) {
-  expect_no_other_tensors(c, tensors);
+  expect_no_other_tensors(c, stored);
+  const UnitOffset offset(stored);
+  const TensorSource& tensors = c.gains_less_one ? offset : stored;
   const WeightLoader load(backend, tensors_of(c), tensors, options.dtype, options.head_dtype);
   std::tie(ends_.embedding, ends_.head) = load.ends("model.embed_tokens", c.tied_head ? "" : "lm_head");
   ends_.norm = state_norm_ = load.vector("model.norm.weight"), ends_.epsilon = float(c.norm_epsilon);
+  ends_.embedding_scale = embedding_scale(c, ends_.embedding), ends_.softcap = float(c.logit_softcap);
   if (c.small && c.small->constants > 0) state_norm_ = without_constants(backend, tensors, c);
   for (int l = 0; l < c.layers; ++l) layers_.emplace_back(load, c.of_layer(l), layer_prefix(l));
   all_.resize(layers_.size());
-  const auto frequencies = c.rope_frequencies();
-  frequencies_ = backend.upload(Tensor::host_copy<float>(frequencies, DType::f32));
   for (const DecoderLayer& l : layers_) info_.expert_bytes += l.expert_bytes();
   info_.weight_bytes = load.bytes(), info_.table_bytes = table_bytes(ends_.embedding, ends_.head);
+}
+
+const Ends* Transformer::ends(Backend&) {
+  if (ends_.embedding_scale != 1 || ends_.softcap > 0)
+    throw Error("the target " + info_.name +
+                " multiplies its embeddings or caps its logits, which draft heads do not; choose a drafter that is no "
+                "head");
+  return &ends_;
 }
 
 // A forward without some sublayers, on the weights of the whole.
@@ -106,13 +125,14 @@ Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLaye
   expect_no_inputs(rows, info_.name);
   const float epsilon = ends_.epsilon;
   Tensor x = b.embed(ends_.embedding, rows.tokens);  // [rows, width]
+  if (ends_.embedding_scale != 1) b.scale(x, ends_.embedding_scale);
   const auto keep = [&](Tap tap, const Tensor& state) {
     for (std::size_t i = 0; i < rows.taps.size(); ++i)
       if (rows.taps[i] == tap) store_tap(b, state, kv[layers_.size() + i], rows.layout);
   };
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     keep(Tap(l), x);
-    if (run[l].attention) layers_[l].attend(b, x, rows.layout, kv[l], frequencies_, rows.mass);
+    if (run[l].attention) layers_[l].attend(b, x, rows.layout, kv[l], rows.mass);
     if (run[l].feed_forward) layers_[l].feed_forward(b, x);
   }
   keep(Tap(layers_.size()), x);
@@ -124,9 +144,13 @@ Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLaye
     b.copy(x, rows.features);
     return {{}, rows.features};
   }
-  if (!rows.logits) return {b.linear(b.rms_norm(x, ends_.norm, epsilon), ends_.head)};
-  b.norm_linear_to(rows.logits, x, ends_.norm, epsilon, ends_.head);
-  return {rows.logits};  // [wanted, vocab]
+  Tensor logits = rows.logits;  // [wanted, vocab]
+  if (logits)
+    b.norm_linear_to(logits, x, ends_.norm, epsilon, ends_.head);
+  else
+    logits = b.linear(b.rms_norm(x, ends_.norm, epsilon), ends_.head);
+  if (ends_.softcap > 0) b.softcap(logits, ends_.softcap);
+  return {logits};
 }
 
 }  // namespace foretoken

@@ -1,9 +1,10 @@
 // One transformer for the Llama family, by configuration: Llama 2 and 3, Mistral (sliding window), Qwen2 (biases of q,
-// k, v) and Qwen3 (norms of the heads of q and k), and those of them whose feed-forward is a mixture of experts
-// (Mixtral, Qwen2-MoE, Qwen3-MoE); grouped queries, tied or untied head. The forward is written in the order of
-// execution. This module must not know sequences, drafters, or on which device it runs.
+// k, v), Qwen3 (norms of the heads of q and k), Gemma 2 and 3 (windows of some layers, norms behind sublayers, caps of
+// scores and logits) and Phi-3 (fused matrices, heads that are rotated in part), and those of them whose feed-forward
+// is a mixture of experts (Mixtral, Qwen2-MoE, Qwen3-MoE); grouped queries, tied or untied head. The forward is written
+// in the order of execution. This module must not know sequences, drafters, or on which device it runs.
 //   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Mixtral: 2401.04088;
-//   Qwen2 and Qwen2-MoE: 2407.10671; Qwen3 and Qwen3-MoE: 2505.09388.
+//   Qwen2(-MoE): 2407.10671; Qwen3(-MoE): 2505.09388; Gemma 2: 2408.00118; Gemma 3: 2503.19786; Phi-3: 2404.14219.
 #pragma once
 #include <filesystem>
 
@@ -42,7 +43,7 @@ class Transformer : public Model {
   const ModelConfig& config() const { return config_; }
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }
-  const Ends* ends(Backend&) override { return &ends_; }
+  const Ends* ends(Backend& backend) override;
   std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out) override;
 
  private:
@@ -57,9 +58,8 @@ class Transformer : public Model {
 
   ModelConfig config_;
   ModelInfo info_;
-  Ends ends_;           // the embedding is the head where they are tied and quantized
-  Tensor state_norm_;   // f32 [width]: of the tap kNormed
-  Tensor frequencies_;  // f32 [head_size / 2]
+  Ends ends_;          // the embedding is the head where they are tied and quantized
+  Tensor state_norm_;  // f32 [width]: of the tap kNormed
   std::vector<DecoderLayer> layers_;
   std::vector<Sublayers> all_;  // of every layer
 };

@@ -6,6 +6,7 @@
 // same tree of additions, whatever other rows are computed.
 #pragma once
 #include "kernels/cpu/attend_units.h"
+#include "kernels/cpu/hyperbolic.h"
 
 namespace foretoken {
 namespace {
@@ -175,6 +176,8 @@ template <class S> void score(const Attention& a, AttendScratch& scratch, int fi
   else
     score_slots<S, false>(a, scratch, first, last, at, n);
   if (a.scaled) multiply_scales(scratch, scratch.key_scale, first, last, at, n);
+  for (int query = first; a.softcap > 0 && query < last; ++query)
+    softcap_row(scratch.weights[query] + at, a.softcap, n);
 }
 
 // sum[query] += weights[query][at + s] * v_s for Q queries from `first` on, U units from unit `u` on, which begins at

@@ -1,6 +1,7 @@
 // Attention of a few rows over paged keys and values, for any kWidth: see Attention in operations.h.
 //
-//   y = sum_j softmax(q . k_j * scale)_j v_j       q [rows, heads, size], k and v [slots, kv_heads, size]
+//   y = sum_j softmax(f(q . k_j * scale))_j v_j       q [rows, heads, size], k and v [slots, kv_heads, size], f as of
+//                                                     AttentionRules
 //
 // Bytes: 2 * slots * kv_heads * size * sizeof(kv), once for the rows of a sequence that run together and the heads of
 // one kv head (at most kMaxQueries pairs). Operations: 4 * slots * heads * size a row, and one exponential a slot and

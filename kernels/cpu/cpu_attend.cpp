@@ -35,7 +35,8 @@ CacheNumbers numbers_of(DType cache) {
   return cache == DType::e4m3 ? CacheNumbers::e4m3 : CacheNumbers::f32;
 }
 
-Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const Layout& layout, float scale) {
+Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const Layout& layout,
+                   const AttentionRules& rules) {
   Attention a{};
   a.q = q.data<float>(), a.q_stride = q.row_stride();
   a.y = y.data<float>(), a.y_stride = y.row_stride();
@@ -46,7 +47,7 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
   a.numbers = numbers_of(kv.dtype), a.scaled = has_scales(kv.dtype);
   a.key_scales = kv.key_scales, a.value_scales = kv.value_scales;
   a.row_bytes = kv.head_size * size_of(kv.dtype);
-  a.scale = scale;
+  a.scale = rules.scale, a.softcap = rules.softcap;
   a.owner = layout.owner.data<std::int32_t>();
   a.visible = layout.visible.data<std::int32_t>();
   a.first = layout.first.data<std::int32_t>();
@@ -59,12 +60,12 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
 
 }  // namespace
 
-Tensor CpuBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+Tensor CpuBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) {
   if (kv.head_size > kMaxHeadSize)
     throw Error("attend: heads of " + std::to_string(kv.head_size) + " numbers; the cpu backend takes at most " +
                 std::to_string(kMaxHeadSize) + ", the reference backend takes any");
   Tensor y = allocate(q.shape(), DType::f32);
-  const Attention a = describe(q, y, kv, layout, scale);
+  const Attention a = describe(q, y, kv, layout, rules);
   const int group = a.heads / a.kv_heads;          // query heads that read one kv head
   const int heads = std::min(group, kMaxQueries);  // of them in one call
   const int parts = (group + heads - 1) / heads;

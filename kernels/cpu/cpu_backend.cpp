@@ -47,10 +47,10 @@ Tensor CpuBackend::rms_norm(const Tensor& x, const Tensor& gain, float epsilon) 
   return y;
 }
 
-void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
-  const int half = head_size / 2;
+void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
+  const int half = int(rotation.frequencies.dim(0));
   const std::span<const std::int32_t> positions(layout.positions.data<std::int32_t>(), std::size_t(layout.rows));
-  const Rotations::Table& table = rotations_.table({frequencies.data<float>(), std::size_t(half)}, positions);
+  const Rotations::Table& table = rotations_.table(rotation.frequencies.values<float>(), rotation.factor, positions);
   for_rows(layout.rows, q.dim(1) + k.dim(1), [&](std::int64_t r) {
     const float* cosine = table.at(positions[std::size_t(r)]);
     for (const Tensor* x : {&q, &k})
@@ -59,13 +59,20 @@ void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& fr
   });
 }
 
-Tensor CpuBackend::silu_mul(const Tensor& gate_up) {
+Tensor CpuBackend::products_of_halves(const Tensor& gate_up,
+                                      void (*row)(const float*, const float*, float*, std::int64_t)) {
   const std::int64_t width = gate_up.dim(1) / 2;
   Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
-  for_rows(y.dim(0), 4 * width, [&](std::int64_t r) {
-    operations_.silu_mul(gate_up.row<float>(r), gate_up.row<float>(r) + width, y.row<float>(r), width);
-  });
+  for_rows(y.dim(0), 4 * width,
+           [&](std::int64_t r) { row(gate_up.row<float>(r), gate_up.row<float>(r) + width, y.row<float>(r), width); });
   return y;
+}
+
+Tensor CpuBackend::silu_mul(const Tensor& gate_up) { return products_of_halves(gate_up, operations_.silu_mul); }
+Tensor CpuBackend::gelu_mul(const Tensor& gate_up) { return products_of_halves(gate_up, operations_.gelu_mul); }
+
+void CpuBackend::softcap(Tensor x, float cap) {
+  for_rows(x.dim(0), 4 * x.dim(1), [&](std::int64_t r) { operations_.softcap(x.row<float>(r), cap, x.dim(1)); });
 }
 
 void CpuBackend::silu_add(Tensor x, const Tensor& y) {

@@ -33,11 +33,13 @@ class CpuBackend final : public HostBackend {
   Tensor embed(const Weight& table, const Tensor& tokens) override;
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;
   Tensor linear(const Tensor& x, const Weight& w) override;
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
-  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override;
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
-                        float scale) override;  // cpu_mass.cpp
+                        const AttentionRules& rules) override;  // cpu_mass.cpp
   Tensor silu_mul(const Tensor& gate_up) override;
+  Tensor gelu_mul(const Tensor& gate_up) override;
+  void softcap(Tensor x, float cap) override;
   void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
@@ -68,6 +70,8 @@ class CpuBackend final : public HostBackend {
   // width], which becomes the rows of these pairs in the result [pairs, width].
   Tensor by_expert(const Tensor& x, const Routing& routing, std::int64_t width,
                    const std::function<Tensor(std::size_t e, const Tensor& xe)>& f);
+  // A row operation of gates and of what they multiply, for each row of gate_up.
+  Tensor products_of_halves(const Tensor& gate_up, void (*row)(const float*, const float*, float*, std::int64_t));
   // silu_mul of the product of `rows` with gate_up, in the layout for `down`.
   Tensor gated(const Tensor& rows, const PackedWeight& gate_up, const PackedWeight& down);
   std::shared_ptr<const PackedWeight> packed(const Weight& w);  // as prepared, else packed for this one use

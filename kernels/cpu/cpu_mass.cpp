@@ -39,7 +39,7 @@ float dot_of(const float* a, const float* b, int n) {
 
 // The mass of the queries of one block table and kv head, by page.
 std::vector<double> mass_of(std::vector<MassQuery>& queries, const KvLayer& kv, const Layout& layout,
-                            const std::int32_t* table, int head, float scale) {
+                            const std::int32_t* table, int head, const AttentionRules& rules) {
   std::vector<double> pages(std::size_t(layout.table_width), 0.0);
   const std::int32_t end = std::min(layout.deepest, layout.table_width * kv.page_rows);
   for (MassQuery& query : queries) query.scores.assign(std::size_t(end), -INFINITY);
@@ -52,7 +52,8 @@ std::vector<double> mass_of(std::vector<MassQuery>& queries, const KvLayer& kv, 
         const std::byte* const page = kv.pool.row<std::byte>(table[slot / kv.page_rows]);
         read_key(kv, page, slot % kv.page_rows, head, key.data()), read = true;
       }
-      query.scores[std::size_t(slot)] = scale * dot_of(query.q, key.data(), kv.head_size);
+      const float score = rules.scale * dot_of(query.q, key.data(), kv.head_size);
+      query.scores[std::size_t(slot)] = float(capped(score, rules.softcap));
     }
   }
   for (MassQuery& query : queries) {
@@ -68,7 +69,8 @@ std::vector<double> mass_of(std::vector<MassQuery>& queries, const KvLayer& kv, 
 
 }  // namespace
 
-Tensor CpuBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+Tensor CpuBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                                  const AttentionRules& rules) {
   Tensor all = allocate({layout.sequences, layout.table_width}, DType::f32);
   const int group = int(q.dim(1)) / kv.head_size / kv.kv_heads;
   std::vector<std::vector<double>> parts(std::size_t(layout.sequences) * std::size_t(kv.kv_heads));
@@ -78,7 +80,7 @@ Tensor CpuBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layo
     for (int r = 0; r < layout.rows; ++r)
       for (int h = head * group; layout.owner.data<std::int32_t>()[r] == table && h < (head + 1) * group; ++h)
         queries.push_back({q.row<float>(r) + std::int64_t(h) * kv.head_size, r, {}});
-    parts[std::size_t(i)] = mass_of(queries, kv, layout, layout.tables.row<std::int32_t>(table), head, scale);
+    parts[std::size_t(i)] = mass_of(queries, kv, layout, layout.tables.row<std::int32_t>(table), head, rules);
   });
   for (int table = 0; table < layout.sequences; ++table)
     for (int page = 0; page < layout.table_width; ++page) {

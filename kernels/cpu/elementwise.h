@@ -1,6 +1,7 @@
 // Row-wise operations for any kWidth. Each reads its rows once: 4 bytes in and 4 out a number, far less than the
 // weights of the products beside them.
 #pragma once
+#include "kernels/cpu/hyperbolic.h"
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/vectors.h"
 
@@ -57,6 +58,19 @@ void silu_mul_row(const float* gate, const float* up, float* y, std::int64_t n) 
   for (; i + kWidth <= n; i += kWidth) save(y + i, gated(load<Floats>(gate + i), load<Floats>(up + i)));
   const int rest = int(n - i);
   if (rest > 0) save_some(y + i, gated(load_some(gate + i, rest), load_some(up + i, rest)), rest);
+}
+
+// gelu(g) * u, as g / (1 + exp(-2 t)) * u, since (1 + tanh t) / 2 is that: 1 + tanh would lose digits where t < 0.
+void gelu_mul_row(const float* gate, const float* up, float* y, std::int64_t n) {
+  const auto product = [](Floats g, Floats u) {
+    const Floats t = (g + g * g * g * 0.044715f) * 1.59576912f;  // 2 sqrt(2 / pi)
+    const Floats e = exp_weights(as_floats(as_words(t) | 0x80000000u));
+    return g * ((t >= 0.0f ? spread(1.0f) : e) / (1.0f + e)) * u;
+  };
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(y + i, product(load<Floats>(gate + i), load<Floats>(up + i)));
+  const int rest = int(n - i);
+  if (rest > 0) save_some(y + i, product(load_some(gate + i, rest), load_some(up + i, rest)), rest);
 }
 
 // x = silu(x) + y.

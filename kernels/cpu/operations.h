@@ -105,7 +105,7 @@ struct Attention {
   CacheNumbers numbers;
   bool scaled;             // there are scales
   std::int64_t row_bytes;  // of the numbers of a head
-  float scale;
+  float scale, softcap;    // AttentionRules
   const std::int32_t* owner;
   const std::int32_t* visible;
   const std::int32_t* first;  // null: 0
@@ -130,6 +130,8 @@ struct Operations {
   void (*narrow)(const float* x, std::uint16_t* y, std::int64_t n);  // the bits of bf16(float)
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
+  void (*gelu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
+  void (*softcap)(float* x, float cap, std::int64_t n);
   void (*silu_add)(float* x, const float* y, std::int64_t n);
   void (*add)(float* x, const float* y, std::int64_t n);
   // Numbers of formats::int8_rows, and their scale.

@@ -71,6 +71,8 @@ const Operations& operations_avx2() {
       narrow_row,
       normalize_row,
       silu_mul_row,
+      gelu_mul_row,
+      softcap_row,
       silu_add_row,
       add_row,
       integers_of_row,

@@ -45,6 +45,8 @@ const Operations& operations_avx512() {
       narrow_row,
       normalize_row,
       silu_mul_row,
+      gelu_mul_row,
+      softcap_row,
       silu_add_row,
       add_row,
       integers_of_row,

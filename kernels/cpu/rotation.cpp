@@ -17,17 +17,19 @@ void Rotations::Table::cover(std::int32_t position) {
     float* row = chunks_[chunk].get() + std::size_t(p) * 2 * n;
     for (std::size_t i = 0; i < n; ++i) {
       const float angle = float(std::int32_t(chunk) * kChunk + p) * frequencies_[i];
-      row[i] = float(std::cos(double(angle)));
-      row[n + i] = float(std::sin(double(angle)));
+      row[i] = float(std::cos(double(angle)) * factor_);
+      row[n + i] = float(std::sin(double(angle)) * factor_);
     }
   }
 }
 
-const Rotations::Table& Rotations::table(std::span<const float> frequencies, std::span<const std::int32_t> positions) {
+const Rotations::Table& Rotations::table(std::span<const float> frequencies, float factor,
+                                         std::span<const std::int32_t> positions) {
   std::lock_guard lock(lock_);
-  auto found = std::find_if(tables_.begin(), tables_.end(),
-                            [&](const auto& t) { return std::ranges::equal(t->frequencies_, frequencies); });
-  if (found == tables_.end()) found = tables_.insert(tables_.end(), std::make_unique<Table>(frequencies));
+  auto found = std::find_if(tables_.begin(), tables_.end(), [&](const auto& t) {
+    return t->factor_ == factor && std::ranges::equal(t->frequencies_, frequencies);
+  });
+  if (found == tables_.end()) found = tables_.insert(tables_.end(), std::make_unique<Table>(frequencies, factor));
   for (const std::int32_t position : positions) (*found)->cover(position);
   return **found;
 }

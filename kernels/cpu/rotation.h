@@ -14,8 +14,9 @@ class Rotations {
   // The table of one set of frequencies. It stays valid as long as this object.
   class Table {
    public:
-    explicit Table(std::span<const float> frequencies) : frequencies_(frequencies.begin(), frequencies.end()) {}
-    // cos(position * f[i]) for all i, then the sines. The table must cover the position.
+    Table(std::span<const float> frequencies, float factor)
+        : frequencies_(frequencies.begin(), frequencies.end()), factor_(factor) {}
+    // factor * cos(position * f[i]) for all i, then the sines. The table must cover the position.
     const float* at(std::int32_t position) const {
       return chunks_[std::size_t(position / kChunk)].get() + std::size_t(position % kChunk) * 2 * frequencies_.size();
     }
@@ -26,11 +27,12 @@ class Rotations {
     void cover(std::int32_t position);
 
     std::vector<float> frequencies_;
+    float factor_;
     std::vector<std::unique_ptr<float[]>> chunks_;
   };
 
-  // The table of these frequencies, extended to these positions.
-  const Table& table(std::span<const float> frequencies, std::span<const std::int32_t> positions);
+  // The table of these frequencies and this factor, extended to these positions.
+  const Table& table(std::span<const float> frequencies, float factor, std::span<const std::int32_t> positions);
 
  private:
   std::mutex lock_;

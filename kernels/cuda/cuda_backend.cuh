@@ -61,18 +61,23 @@ class CudaBackend final : public Backend {
   void feed_forward(Tensor x, const Tensor& gain, float epsilon, const Weight& gate_up, const Weight& down) override;
   void head_norm(Tensor x, const Tensor& gain, float epsilon) override;  // head_norm.cu
   // rope_store.cu
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override;
   void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) override;
   void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                  const Tensor& frequencies) override;
-  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // attend.cu
+                  const RotaryRules& rotation) override;
+  // attend.cu
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                     const Tensor& frequencies, float scale) override;
-  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;  // mass.cu
+                     const RotaryRules& rotation, const AttentionRules& rules) override;
+  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                        const AttentionRules& rules) override;  // mass.cu
   // select.cu
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
   Tensor silu_mul(const Tensor& gate_up) override;              // silu_mul.cu
+  Tensor gelu_mul(const Tensor& gate_up) override;              // gelu_mul.cu
+  void scale(Tensor x, float by) override;                      // scale.cu
+  void softcap(Tensor x, float cap) override;                   // scale.cu
   void silu_add(Tensor x, const Tensor& y) override;            // silu_add.cu
   void add(Tensor x, const Tensor& y) override;                 // add.cu
   Tensor gather(const Tensor& x, const Tensor& rows) override;  // gather.cu
@@ -160,5 +165,10 @@ class CudaBackend final : public Backend {
   std::unique_ptr<CudaProducts> products_;
   Staging moves_staging_{*this}, bounds_staging_{*this};
 };
+
+// What the attention of this device does not compute yet is an Error (attend.cu): rotations of a part of a head or with
+// a factor, and caps of scores.
+void expect_rotation(const RotaryRules& rotation, int head_size);
+float scale_of(const AttentionRules& rules);
 
 }  // namespace foretoken

@@ -1,6 +1,7 @@
 #include "kernels/reference/reference_backend.h"
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include <Eigen/Core>
@@ -57,7 +58,7 @@ void read_head(const KvLayer& kv, std::int64_t plane, const std::int32_t* table,
 
 // softmax(q . k * scale) over `slots` of kv head h, times the mass that is returned.
 double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
-             int h, float scale, std::vector<double>& weights) {
+             int h, const AttentionRules& rules, std::vector<double>& weights) {
   std::vector<double> row(std::size_t(kv.head_size));
   weights.resize(slots.size());
   double peak = -INFINITY, mass = 0;
@@ -65,18 +66,18 @@ double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const
     read_head(kv, kv.keys, table, slots[j], h, row.data());
     double dot = 0;
     for (std::size_t i = 0; i < row.size(); ++i) dot += q[i] * row[i];
-    weights[j] = dot * scale;
+    weights[j] = capped(dot * rules.scale, rules.softcap);
     peak = std::max(peak, weights[j]);
   }
   for (double& w : weights) mass += w = std::exp(w - peak);
   return mass;
 }
 
-// One head of one row: `out` = softmax(q . k * scale) v over `slots` of kv head h.
+// One head of one row: `out` = softmax(f(q . k * scale)) v over `slots` of kv head h.
 void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
-                 int h, float scale, float* out) {
+                 int h, const AttentionRules& rules, float* out) {
   std::vector<double> weights, row(std::size_t(kv.head_size)), sum(std::size_t(kv.head_size), 0.0);
-  const double mass = weigh(q, kv, table, slots, h, scale, weights);
+  const double mass = weigh(q, kv, table, slots, h, rules, weights);
   for (std::size_t j = 0; j < slots.size(); ++j) {
     read_head(kv, kv.values, table, slots[j], h, row.data());
     for (std::size_t i = 0; i < row.size(); ++i) sum[i] += weights[j] * row[i];
@@ -156,12 +157,12 @@ Tensor ReferenceBackend::grouped_linear(const Tensor& x, const Routing& routing,
   return y;
 }
 
-void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
-  const int half = head_size / 2;
+void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
+  const int half = int(rotation.frequencies.dim(0));
   for (int r = 0; r < layout.rows; ++r) {
     for (int i = 0; i < half; ++i) {
-      const float angle = float(layout.positions.data<std::int32_t>()[r]) * frequencies.data<float>()[i];
-      const double c = std::cos(double(angle)), s = std::sin(double(angle));
+      const float angle = float(layout.positions.data<std::int32_t>()[r]) * rotation.frequencies.data<float>()[i];
+      const double c = std::cos(double(angle)) * rotation.factor, s = std::sin(double(angle)) * rotation.factor;
       for (const Tensor* x : {&q, &k}) {
         for (std::int64_t h = 0; h < x->dim(1); h += head_size) {
           float& a = x->row<float>(r)[h + i];
@@ -175,7 +176,7 @@ void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tens
   }
 }
 
-Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) {
   Tensor y = allocate(q.shape(), DType::f32);
   const int heads = int(q.dim(1)) / kv.head_size;
   for (int r = 0; r < layout.rows; ++r) {
@@ -184,14 +185,15 @@ Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout
     for (int h = 0; h < heads; ++h) {
       const std::int64_t at = std::int64_t(h) * kv.head_size;
       const int kv_head = h / (heads / kv.kv_heads);
-      attend_head(q.row<float>(r) + at, kv, table_of(layout, owner, kv_head, kv.kv_heads), slots, kv_head, scale,
+      attend_head(q.row<float>(r) + at, kv, table_of(layout, owner, kv_head, kv.kv_heads), slots, kv_head, rules,
                   y.row<float>(r) + at);
     }
   }
   return y;
 }
 
-Tensor ReferenceBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+Tensor ReferenceBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                                        const AttentionRules& rules) {
   Tensor all = allocate({layout.sequences, layout.table_width}, DType::f32);
   std::fill_n(all.data<float>(), all.elements(), 0.0f);
   const int heads = int(q.dim(1)) / kv.head_size;
@@ -201,7 +203,7 @@ Tensor ReferenceBackend::attention_mass(const Tensor& q, const KvLayer& kv, cons
     const std::vector<std::int32_t> slots = seen_slots(layout, r);
     for (int h = 0; h < heads; ++h) {
       const double mass = weigh(q.row<float>(r) + std::int64_t(h) * kv.head_size, kv, table, slots,
-                                h / (heads / kv.kv_heads), scale, weights);
+                                h / (heads / kv.kv_heads), rules, weights);
       for (std::size_t j = 0; j < slots.size(); ++j)
         all.row<float>(owner)[slots[j] / kv.page_rows] += float(weights[j] / mass);
     }
@@ -218,6 +220,23 @@ Tensor ReferenceBackend::silu_mul(const Tensor& gate_up) {
       y.row<float>(r)[i] = float(gate[i] / (1 + std::exp(-double(gate[i]))) * gate[width + i]);
   }
   return y;
+}
+
+Tensor ReferenceBackend::gelu_mul(const Tensor& gate_up) {
+  const std::int64_t width = gate_up.dim(1) / 2;
+  Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
+  for (std::int64_t r = 0; r < y.dim(0); ++r)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const double g = gate_up.row<float>(r)[i];
+      const double gelu = g / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)));
+      y.row<float>(r)[i] = float(gelu * gate_up.row<float>(r)[width + i]);
+    }
+  return y;
+}
+
+void ReferenceBackend::softcap(Tensor x, float cap) {
+  for (std::int64_t r = 0; r < x.dim(0); ++r)
+    for (std::int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] = float(capped(x.row<float>(r)[i], cap));
 }
 
 void ReferenceBackend::silu_add(Tensor x, const Tensor& y) {

@@ -16,10 +16,12 @@ class ReferenceBackend : public HostBackend {
   Tensor embed(const Weight& table, const Tensor& tokens) override;
   Tensor rms_norm(const Tensor& x, const Tensor& gain, float epsilon) override;
   Tensor linear(const Tensor& x, const Weight& w) override;
-  void rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) override;
-  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
-  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) override;
+  void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) override;
+  Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
+  Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor silu_mul(const Tensor& gate_up) override;
+  Tensor gelu_mul(const Tensor& gate_up) override;
+  void softcap(Tensor x, float cap) override;
   void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;
   Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;

@@ -20,7 +20,7 @@ class Weighted final : public ReferenceBackend {
                             *layout.selection.chosen.data<std::int32_t>());
     return ReferenceBackend::select_pages(q, kv, layout);
   }
-  Tensor attention_mass(const Tensor& q, const KvLayer&, const Layout& layout, float) override {
+  Tensor attention_mass(const Tensor& q, const KvLayer&, const Layout& layout, const AttentionRules&) override {
     Tensor all = Tensor::host({layout.sequences, layout.table_width}, DType::f32);
     std::ranges::fill(all.values<float>(), 0.0f);
     const std::size_t forward = std::min(std::size_t(calls++ / layers), masses.size() - 1);

@@ -9,6 +9,7 @@ these weights. A tokenizer NAME.gguf has NAME.json, a hash of the ids that Trans
 """
 
 import json
+import math
 import pathlib
 import sys
 
@@ -20,8 +21,11 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
     LlamaConfig,
     MixtralConfig,
+    Phi3Config,
     Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
@@ -31,7 +35,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import gguf_tokenizers
-from models_golden import LLAMA3_ROPE
+from models_golden import LLAMA3_ROPE, frequencies_of
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 COMMON = dict(max_position_embeddings=256, bos_token_id=1, eos_token_id=2, rms_norm_eps=1e-5)
@@ -52,6 +56,13 @@ PARTS = {
     "ffn_up_shexp": "mlp.shared_expert.up_proj",
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+FUSED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+# Where a norm follows each sublayer.
+POST_NORMED = {
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
 }
 # name: architecture in GGUF, configuration, types by the end of a tensor's name (the rest: Q8_0 for matrices)
 MODELS = {
@@ -111,6 +122,34 @@ MODELS = {
              norm_topk_prob=True),
         {"ffn_gate_inp": Type.F32, "0.ffn_down_exps": Type.Q4_1, "1.ffn_down_exps": Type.BF16},
     ),
+    "gemma2": (
+        "gemma2",
+        Gemma2Config,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, query_pre_attn_scalar=16, sliding_window=6,
+             attn_logit_softcapping=3.0, final_logit_softcapping=4.0),
+        dict(attn_q=Type.Q4_0, ffn_down=Type.F16),
+    ),
+    "gemma3": (
+        "gemma3",
+        Gemma3TextConfig,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, query_pre_attn_scalar=16, sliding_window=6, sliding_window_pattern=3,
+             rope_parameters={"full_attention": dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
+                              "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}),
+        dict(attn_v=Type.Q4_1, token_embd=Type.F16),
+    ),
+    "phi3": (
+        "phi3",
+        Phi3Config,
+        dict(vocab_size=64, hidden_size=64, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, sliding_window=20, pad_token_id=0, original_max_position_embeddings=64,
+             rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                                  original_max_position_embeddings=64,
+                                  short_factor=[1.0, 1.0, 1.05, 1.1, 1.2, 1.4, 1.6, 1.8, 2.0, 2.3, 2.6, 3.0],
+                                  long_factor=[1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 18.0, 25.0, 30.0, 33.0])),
+        dict(attn_qkv=Type.Q4_0, output=Type.F16),
+    ),
 }
 MIXTURES = ("mixtral", "qwen2moe", "qwen3moe")
 
@@ -152,14 +191,21 @@ def unpermuted(weight: numpy.ndarray, heads: int) -> numpy.ndarray:
     return weight.reshape(rows).swapaxes(1, 2).reshape(weight.shape)
 
 
-def own_name(name: str) -> str:
+def stored_less_one(config, theirs: str) -> bool:
+    """Whether a file has this gain plus 1."""
+    return isinstance(config, (Gemma2Config, Gemma3TextConfig)) and theirs.endswith("norm.weight")
+
+
+def own_name(name: str, config) -> str:
     whole = {"model.embed_tokens.weight": "token_embd.weight", "lm_head.weight": "output.weight",
              "model.norm.weight": "output_norm.weight"}
     if name in whole:
         return whole[name]
     _, _, layer, part = name.split(".", 3)
     part, end = part.rsplit(".", 1)
-    return f"blk.{layer}.{next(own for own, theirs in PARTS.items() if theirs == part)}.{end}"
+    more = POST_NORMED if isinstance(config, (Gemma2Config, Gemma3TextConfig)) else {}
+    parts = PARTS | more | (FUSED if isinstance(config, Phi3Config) else {})
+    return f"blk.{layer}.{next(own for own, theirs in parts.items() if theirs == part)}.{end}"
 
 
 def write_experts(writer: gguf.GGUFWriter, config, theirs: str, weight: numpy.ndarray, kinds: dict, generator) -> dict:
@@ -218,8 +264,23 @@ def write_shape(writer: gguf.GGUFWriter, c) -> None:
     head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     writer.add_key_length(head)
     writer.add_value_length(head)
-    writer.add_rope_dimension_count(head)
-    writer.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_count(int(head * c.rope_parameters.get("partial_rotary_factor", 1)))
+    rope = c.rope_parameters.get("full_attention", c.rope_parameters)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if isinstance(c, Gemma2Config):
+        writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(c.final_logit_softcapping)
+    if rope["rope_type"] == "longrope":
+        old = rope["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(old)
+        writer.add_rope_scaling_attn_factors((1 + math.log(c.max_position_embeddings / old) / math.log(old)) ** 0.5)
+    if isinstance(c, (Gemma2Config, Gemma3TextConfig, Phi3Config)):
+        writer.add_sliding_window(c.sliding_window)
+    if isinstance(c, Gemma3TextConfig):
+        writer.add_sliding_window_pattern(1 + c.layer_types.index("full_attention"))
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
     writer.add_vocab_size(c.vocab_size)
     if hasattr(c, "num_experts_per_tok"):
@@ -266,7 +327,7 @@ def write_model(name: str, file: pathlib.Path):
             continue
         if theirs.endswith("shared_expert_gate.weight"):
             weight = weight[0]
-        own, heads = own_name(theirs), 0
+        own, heads = own_name(theirs, config), 0
         if architecture == "llama" and ".q_proj." in theirs:
             heads = config.num_attention_heads
         if architecture == "llama" and ".k_proj." in theirs:
@@ -280,8 +341,12 @@ def write_model(name: str, file: pathlib.Path):
         if isinstance(config, MixtralConfig):
             theirs = theirs.replace(".mlp.", ".block_sparse_moe.")
         meant[theirs] = (kind, torch.tensor(unpermuted(back, heads) if heads else back))
-    if config.rope_parameters["rope_type"] == "llama3":
+    if config.rope_parameters.get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", rope_divisors(config))
+    if config.rope_parameters.get("rope_type") == "longrope":
+        for length in ("long", "short"):
+            factors = numpy.array(config.rope_parameters[f"{length}_factor"], numpy.float32)
+            writer.add_tensor(f"rope_factors_{length}.weight", factors)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -295,7 +360,7 @@ def read_by_transformers(file: pathlib.Path, config, meant: dict) -> None:
     found = load_gguf_checkpoint(str(file), return_tensors=True, model_to_load=model)["tensors"]
     for theirs, (_, value) in meant.items():
         if not theirs.endswith(".bias"):
-            assert torch.equal(found[theirs].float(), value), theirs
+            assert torch.equal(found[theirs].float(), value - int(stored_less_one(config, theirs))), theirs
 
 
 @torch.no_grad()
@@ -303,7 +368,7 @@ def write_golden(name: str, config, meant: dict) -> dict:
     hashes, weights = {}, {}
     for theirs, (kind, value) in meant.items():
         rounded = value if kind in (Type.F32, Type.F16, Type.BF16) else value.bfloat16().float()
-        weights[theirs] = rounded
+        weights[theirs] = rounded - int(stored_less_one(config, theirs))
         hashes[theirs] = {"type": kind.name, "hash": xxhash.xxh3_64_hexdigest(rounded.bfloat16().view(torch.int16)
                                                                                .numpy().tobytes())}
     config._attn_implementation = "eager"
@@ -311,7 +376,7 @@ def write_golden(name: str, config, meant: dict) -> dict:
     missing, unexpected = model.load_state_dict(fused(weights), strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
-    tensors = {"frequencies": model.model.rotary_emb.inv_freq.float().clone()}
+    tensors = frequencies_of(model)
     prompts = torch.Generator().manual_seed(11)
     for i, n in enumerate((1, 7, 40)):
         ids = torch.randint(0, config.vocab_size, (n,), generator=prompts)

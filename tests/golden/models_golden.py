@@ -1,5 +1,5 @@
-"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3) and of its mixtures of experts, and the fp32
-logits that Transformers gives for a few prompts."""
+"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3) and of its mixtures of
+experts, and the fp32 logits that Transformers gives for a few prompts."""
 
 import json
 import pathlib
@@ -9,9 +9,12 @@ import torch
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    Phi3Config,
     Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
@@ -184,7 +187,70 @@ MODELS = {
         torch.float32,
         {},
     ),
+    # Layers 0 and 2 have a window. The caps are low, so that the numbers of a tiny model come near them.
+    "gemma2": (
+        dict(
+            kind=Gemma2Config,
+            hidden_size=48,
+            intermediate_size=64,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            query_pre_attn_scalar=12,
+            sliding_window=9,
+            attn_logit_softcapping=3.0,
+            final_logit_softcapping=4.0,
+        ),
+        torch.float32,
+        {},
+    ),
+    # Layers 2 and 3 attend to all positions.
+    "gemma3": (
+        dict(
+            kind=Gemma3TextConfig,
+            hidden_size=40,
+            intermediate_size=48,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=1,
+            head_dim=20,
+            query_pre_attn_scalar=20,
+            sliding_window=9,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "full_attention"],
+            rope_parameters={
+                "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        ),
+        torch.float32,
+        {},
+    ),
+    # Three quarters of a head are rotated, and scaled; the prompts are within the original length.
+    "phi3": (
+        dict(
+            kind=Phi3Config,
+            hidden_size=64,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            original_max_position_embeddings=128,
+            pad_token_id=0,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.75,
+                "original_max_position_embeddings": 128,
+                "short_factor": [1.0, 1.05, 1.2, 1.5, 2.0, 2.75],
+                "long_factor": [1.0, 1.5, 3.0, 9.0, 20.0, 33.0],
+            },
+        ),
+        torch.float32,
+        {},
+    ),
 }
+ONE_LESS = ("gemma2", "gemma3")  # their gains are stored less 1
 
 
 def as_version_4(file: pathlib.Path) -> None:
@@ -209,7 +275,8 @@ def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
         with torch.no_grad():
             for parameter in model.parameters():
                 noise = torch.randn(parameter.shape, generator=generator)
-                parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * 1.2 / parameter.shape[-1] ** 0.5)
+                gain = (0 if name in ONE_LESS else 1) + 0.2 * noise
+                parameter.copy_(gain if parameter.dim() == 1 else noise * 1.2 / parameter.shape[-1] ** 0.5)
         model.to(dtype).save_pretrained(directory, **saving)
         if name in ("llama2", "linear"):
             as_version_4(directory / "config.json")
@@ -217,13 +284,24 @@ def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
     return written
 
 
+def frequencies_of(model) -> dict[str, torch.Tensor]:
+    rotation = model.model.rotary_emb
+    if not hasattr(rotation, "sliding_attention_inv_freq"):
+        return {"frequencies": rotation.inv_freq.float().clone()}
+    return {
+        "frequencies": rotation.full_attention_inv_freq.float().clone(),
+        "local_frequencies": rotation.sliding_attention_inv_freq.float().clone(),
+    }
+
+
 @torch.no_grad()
 def write_golden(
     name: str, directory: pathlib.Path, folder: pathlib.Path, prompts: list[list[int]], last_only: bool
 ) -> None:
-    """NAME.safetensors: ids{i} i32 [n], logits{i} f32 [n or 1, vocab], frequencies f32 [head_size / 2]."""
+    """NAME.safetensors: ids{i} i32 [n], logits{i} f32 [n or 1, vocab], frequencies f32 [head_size / 2], and
+    local_frequencies of layers with a window, where these have others."""
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
-    tensors = {"frequencies": model.model.rotary_emb.inv_freq.float().clone()}
+    tensors = frequencies_of(model)
     for i, ids in enumerate(prompts):
         logits = model(torch.tensor([ids])).logits[0]
         tensors[f"ids{i}"] = torch.tensor(ids, dtype=torch.int32)

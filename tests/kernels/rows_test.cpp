@@ -31,19 +31,20 @@ class Rows : public ::testing::TestWithParam<std::string> {
   }
 
   // The nodes of `tree` have the reference's values, and each `every`th has the bits of its path run as a chain.
-  void expect_chains(const Tree& tree, DType dtype, unsigned seed, int window, int every) {
+  void expect_chains(const Tree& tree, DType dtype, unsigned seed, int window, int every,
+                     const AttentionRules& rules = 0.125f) {
     SCOPED_TRACE(::testing::Message() << tree.nodes() << " nodes behind " << tree.prefix << ", " << name_of(dtype)
                                       << ", window " << window << ", seed " << seed);
     Cache cache(1, tree.slots(), 16, 2, 64, dtype, seed);
     fill(*backend, cache, tree.slots(), seed);
     const Tensor q = random_tensor({tree.nodes(), 6 * 64}, seed);
     const Layout layout = tree.layout(cache.tables, window);
-    const Tensor y = threaded->attend(q, cache.layers[0], layout, 0.125f);
-    EXPECT_LT(distance(y, make_reference_backend()->attend(q, cache.layers[0], layout, 0.125f)), 3e-6);
+    const Tensor y = threaded->attend(q, cache.layers[0], layout, rules);
+    EXPECT_LT(distance(y, make_reference_backend()->attend(q, cache.layers[0], layout, rules)), 3e-6);
     for (int n = 0; n < tree.nodes(); n += every) {
       const Cache moved = tree.as_chain(n, cache);
       const Layout chain = tree.chain(n, moved.tables, window);
-      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), moved.layers[0], chain, 0.125f), 0, y, n)) << "node " << n;
+      ASSERT_TRUE(same_row(backend->attend(q.rows(n, 1), moved.layers[0], chain, rules), 0, y, n)) << "node " << n;
     }
   }
 };
@@ -125,6 +126,13 @@ TEST_P(Rows, row_work) {
   const Tensor x = random_tensor({70, 770}, 1);
   independent(x, [&](Backend& k, const Tensor& r) { return k.rms_norm(r, gain, 1e-5f); }, "rms_norm");
   independent(x, [&](Backend& k, const Tensor& r) { return k.silu_mul(r); }, "silu_mul");
+  independent(x, [&](Backend& k, const Tensor& r) { return k.gelu_mul(r); }, "gelu_mul");
+  const auto softcap = [](Backend& k, const Tensor& r) {
+    const Tensor y = copy_of(r);
+    k.softcap(y, 0.7f);
+    return y;
+  };
+  independent(x, softcap, "softcap");
   const auto silu_add = [](Backend& k, const Tensor& r) {
     const Tensor y = copy_of(r);
     k.silu_add(y, r.columns(3, 385));
@@ -225,7 +233,10 @@ TEST_P(Rows, tree_is_chain_within_a_window) {
     Tree tree{0, prefix};
     for (int n = 0; n < 90; ++n) tree.append(n == 0 ? -1 : std::max(0, n - 1 - int(engine() % 2)));
     for (const int window : {3, 20})
-      for (const DType dtype : kCaches) expect_chains(tree, dtype, 3, window, 1);
+      for (const DType dtype : kCaches) {
+        expect_chains(tree, dtype, 3, window, 1);
+        expect_chains(tree, dtype, 3, window, 9, {0.125f, 0.5f});
+      }
   }
 }
 

@@ -136,13 +136,13 @@ TEST(Batch, TransformersOnEveryBackend) {
 }
 
 // Rows of other sequences use the same experts, or others.
-TEST(Batch, MixturesOfExperts) {
+TEST(Batch, MixturesOfExpertsAndOtherFamilies) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
   const Registries registries = all_registries();
   const auto all = subjects(registries, 3, {configurations(registries.drafters, "draft_model").front()});
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(cpu.get())})
-    for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+    for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3"}) {
       SCOPED_TRACE(b->name() + ", " + target);
       const Models models = tiny_models(*b, {.target = target});
       const auto requests = with_common_beginnings(8, models.target->info().vocab, 12, 6);

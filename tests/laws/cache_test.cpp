@@ -133,13 +133,13 @@ TEST(Cache, TransformersHoldWhatAPrefillHolds) {
   }
 }
 
-TEST(Cache, MixturesOfExpertsHoldWhatAPrefillHolds) {
+TEST(Cache, MixturesOfExpertsAndOtherFamiliesHoldWhatAPrefillHolds) {
   ReferenceBackend reference;
   const auto cpu = cpu_backend(2);
   const Registries registries = all_registries();
   const auto all = subjects(registries, 3, {configurations(registries.drafters, "draft_model").front()});
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(cpu.get())})
-    for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe"}) {
+    for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3"}) {
       SCOPED_TRACE(b->name() + ", " + target);
       const Models models = tiny_models(*b, {.target = target});
       expect(cache, all,

@@ -44,13 +44,15 @@ TEST(TreeIsChain, TransformersOnCpu) {
 
 // A window that begins among a node's ancestors, on both sides of depth 256.
 TEST(TreeIsChain, WindowsOnCpu) {
-  const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models/mistral";
-  ModelConfig config = ModelConfig::load(folder);
-  config.positions = 512, config.window = 3;
-  for (const std::string& instructions : cpu_instructions()) {
-    const auto b = cpu_backend(2, instructions);
-    const auto model = std::make_shared<Transformer>(*b, config, Checkpoint::open(folder), "mistral", 0);
-    expect_chains(*b, model, {40}, 4, 240);
+  for (const std::string name : {"mistral", "gemma2", "gemma3"}) {  // of some layers, in the latter two
+    const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models" / name;
+    ModelConfig config = ModelConfig::load(folder);
+    config.positions = 512, config.window = 3;
+    for (const std::string& instructions : cpu_instructions()) {
+      const auto b = cpu_backend(2, instructions);
+      const auto model = std::make_shared<Transformer>(*b, config, Checkpoint::open(folder), name, 0);
+      expect_chains(*b, model, {40}, 4, 240);
+    }
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kGreatest = 1 << 24;  // the greatest size: products of two fit 64 bits easily
 constexpr int kMostGgufExperts = 4096;
-constexpr const char* kDivisors = "rope_freqs.weight";
+constexpr const char *kDivisors = "rope_freqs.weight", *kShortFactors = "rope_factors_short.weight";
 
 struct GgufFamily {
   const char* name;
@@ -23,13 +23,30 @@ struct GgufFamily {
   bool rotates_neighbours = false;
   const char* mixture = nullptr;  // with experts; null: it has none
   bool renormalized = true;       // as llama.cpp has it: no key says so
+  // Of Gemma, as llama.cpp has them where a file has no such keys. Each so many-th layer attends to all positions; 0:
+  // it is another family.
+  int period = 0;
+  int window = 0;                                   // 0: a file must have one
+  double local_theta = 0;                           // of layers with a window; 0: that of all
+  double attention_softcap = 0, logit_softcap = 0;  // 0: none
+  bool fused = false;         // Phi-3: matrices, and a head that may be rotated in part, by LongRoPE
+  int layers_of_largest = 0;  // a model of so many layers divides scores by the root of width / heads
 };
 constexpr GgufFamily kGgufFamilies[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .rotates_neighbours = true, .mixture = "MixtralForCausalLM"},
     {.name = "qwen2", .architecture = "Qwen2ForCausalLM"},
     {.name = "qwen3", .architecture = "Qwen3ForCausalLM"},
     {.name = "qwen2moe", .architecture = nullptr, .mixture = "Qwen2MoeForCausalLM", .renormalized = false},
-    {.name = "qwen3moe", .architecture = nullptr, .mixture = "Qwen3MoeForCausalLM"}};
+    {.name = "qwen3moe", .architecture = nullptr, .mixture = "Qwen3MoeForCausalLM"},
+    {.name = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .period = 2,
+     .window = 4096,
+     .attention_softcap = 50,
+     .logit_softcap = 30,
+     .layers_of_largest = 46},
+    {.name = "gemma3", .architecture = "Gemma3ForCausalLM", .period = 6, .local_theta = 10000, .layers_of_largest = 62},
+    {.name = "phi3", .architecture = "Phi3ForCausalLM", .fused = true}};
 
 const GgufFamily& family_of(const GgufFile& file) {
   const std::string name = file.metadata().string("general.architecture");
@@ -39,7 +56,7 @@ const GgufFamily& family_of(const GgufFile& file) {
 }
 
 // Any other key of the architecture may change what the model computes.
-void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
+void refuse_unknown_keys(const GgufMetadata& m, const GgufFamily& family, const std::string& prefix) {
   static const std::set<std::string> kKnown = {"context_length",
                                                "embedding_length",
                                                "block_count",
@@ -61,8 +78,16 @@ void refuse_unknown_keys(const GgufMetadata& m, const std::string& prefix) {
                                                "rope.scaling.factor",
                                                "rope.scaling.original_context_length",
                                                "rope.scaling.finetuned"};
+  static const std::set<std::string> kOfWindows = {"attention.sliding_window", "attention.sliding_window_pattern",
+                                                   "attn_logit_softcapping", "final_logit_softcapping",
+                                                   "rope.freq_base_swa"};
+  static const std::set<std::string> kOfFused = {"attention.sliding_window", "rope.scaling.attn_factor"};
+  const auto known = [&](const std::string& key) {
+    return kKnown.contains(key) || (family.period > 0 && kOfWindows.contains(key)) ||
+           (family.fused && kOfFused.contains(key));
+  };
   for (const std::string& key : m.keys())
-    if (key.starts_with(prefix) && !kKnown.contains(key.substr(prefix.size())))
+    if (key.starts_with(prefix) && !known(key.substr(prefix.size())))
       m.refuse(key,
                "this key is not supported, since it may change what the model computes; choose a model without it");
 }
@@ -94,7 +119,7 @@ void read_experts(const GgufFile& file, const GgufFamily& family, const std::str
   c.mixture = x;
 }
 
-void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
+void read_shape(const GgufMetadata& m, const GgufFamily& family, const std::string& prefix, ModelConfig& c) {
   c.vocab = int(std::min<std::size_t>(m.strings("tokenizer.ggml.tokens").size(), kGreatest));
   if (c.vocab < 1) m.refuse("tokenizer.ggml.tokens", std::string("there must be tokens") + kConvertAgain);
   if (m.integer_or(prefix + "vocab_size", 1, kGreatest, c.vocab) != c.vocab)
@@ -119,24 +144,44 @@ void read_shape(const GgufMetadata& m, const std::string& prefix, ModelConfig& c
     throw Error(m.where() + ": the head size is " + std::to_string(c.head_size) +
                 ", but must be even for the rotation, and at most " + std::to_string(kGreatest) +
                 " for all heads together; choose a model of such heads");
-  for (const char* key : {"attention.value_length", "rope.dimension_count"})
-    if (m.integer_or(prefix + key, 1, kGreatest, c.head_size) != c.head_size)
+  for (const char* key : {"attention.value_length", "rope.dimension_count"}) {
+    const int size = m.integer_or(prefix + key, 1, kGreatest, c.head_size);
+    if (size == c.head_size) continue;
+    if (!family.fused || key != std::string("rope.dimension_count") || size % 2 || size > c.head_size)
       m.refuse(prefix + key,
                "only the head size (" + std::to_string(c.head_size) + ") is supported; choose a model that has it");
+    c.rotary = size;
+  }
 }
 
-// Llama 3's scaling: what each frequency is divided by.
-std::vector<float> divisors_of(const GgufFile& file, const ModelConfig& c) {
-  const auto found = file.tensors().find(kDivisors);
+void read_windows(const GgufMetadata& m, const GgufFamily& family, const std::string& prefix, ModelConfig& c) {
+  const std::string window = prefix + "attention.sliding_window";
+  if (family.fused) c.window = m.integer_or(window, 0, kGreatest, 0), c.fused = true;
+  if (family.period == 0) return;
+  c.window = family.window > 0 ? m.integer_or(window, 1, kGreatest, family.window) : m.integer(window, 1, kGreatest);
+  const int period = m.integer_or(prefix + "attention.sliding_window_pattern", 1, kGreatest, family.period);
+  for (int l = period - 1; l < c.layers; l += period) c.global_layers.push_back(l);
+  c.local_theta = m.positive_or(prefix + "rope.freq_base_swa", family.local_theta);
+  c.attention_softcap = m.positive_or(prefix + "attn_logit_softcapping", family.attention_softcap);
+  c.logit_softcap = m.positive_or(prefix + "final_logit_softcapping", family.logit_softcap);
+  if (c.layers == family.layers_of_largest) c.query_scalar = double(c.width) / c.heads;
+  c.activation = Activation::gelu;
+  c.scaled_embedding = c.post_norms = true;  // gains are stored as they are
+}
+
+// Llama 3's scaling, or LongRoPE's: what each frequency is divided by.
+std::vector<float> divisors_of(const GgufFile& file, const char* name, const ModelConfig& c) {
+  const int count = (c.rotary > 0 ? c.rotary : c.head_size) / 2;
+  const auto found = file.tensors().find(name);
   if (found == file.tensors().end()) return {};
   const GgufTensor& t = found->second;
   const auto refuse = [&](const std::string& why) {
-    throw Error(file.where() + ": tensor '" + kDivisors + "' " + why + kConvertAgain);
+    throw Error(file.where() + ": tensor '" + name + "' " + why + kConvertAgain);
   };
-  if (t.type->dense != DType::f32 || t.shape != Shape{c.head_size / 2})
+  if (t.type->dense != DType::f32 || t.shape != Shape{count})
     refuse(std::string("is ") + t.type->name + " of shape " + t.shape.text() + ", but must be F32 of shape " +
-           Shape{c.head_size / 2}.text());
-  std::vector<float> divisors(std::size_t(c.head_size / 2));
+           Shape{count}.text());
+  std::vector<float> divisors(static_cast<std::size_t>(count));
   std::memcpy(divisors.data(), t.data, t.bytes);
   if (!std::ranges::all_of(divisors, [](float d) { return std::isfinite(d) && d > 0; }))
     refuse("must hold numbers above 0");
@@ -149,7 +194,14 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) 
   const std::string type = prefix + "rope.scaling.type", factor = prefix + "rope.scaling.factor";
   const std::string kind = m.string_or(type, m.has(factor) ? "linear" : "none");  // llama.cpp's default
   RopeScaling& s = c.rope_scaling;
-  s.divisors = divisors_of(file, c);
+  s.divisors = divisors_of(file, kShortFactors, c);
+  if (!s.divisors.empty()) {  // as config_rope.cpp reads them
+    s.kind = RopeScaling::Kind::longrope;
+    s.attention_factor = m.positive_or(prefix + "rope.scaling.attn_factor", 1);
+    c.positions = m.integer_or(prefix + "rope.scaling.original_context_length", 1, c.positions, c.positions);
+    return;
+  }
+  s.divisors = divisors_of(file, kDivisors, c);
   if (!s.divisors.empty()) s.kind = RopeScaling::Kind::divisors;
   if (kind == "none" && m.has(factor) && m.positive(factor) != 1)
     m.refuse(factor, "'" + type + "' is \"none\"; leave one of them out");
@@ -171,7 +223,8 @@ std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
   for (const char* name : {"eos", "eot", "eom"})
     if (const std::string key = std::string("tokenizer.ggml.") + name + "_token_id"; m.has(key))
       ends.insert(m.integer(key, 0, vocab - 1));
-  constexpr std::array kTexts = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>"};
+  constexpr std::array kTexts = {"<|eot_id|>",    "<|eom_id|>",      "<|im_end|>",
+                                 "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>"};
   const auto& tokens = m.strings("tokenizer.ggml.tokens");
   for (std::size_t i = 0; i < tokens.size(); ++i)
     if (std::ranges::find(kTexts, tokens[i]) != kTexts.end()) ends.insert(int(i));
@@ -187,16 +240,17 @@ ModelConfig gguf_config(const GgufFile& file) {
   const GgufFamily& family = family_of(file);
   const std::string prefix = std::string(family.name) + ".";
   const auto has = [&](const char* tensor) { return file.tensors().contains(tensor); };
-  refuse_unknown_keys(m, prefix);
+  refuse_unknown_keys(m, family, prefix);
   ModelConfig c;
   c.architecture = family.architecture ? family.architecture : family.mixture;
-  read_shape(m, prefix, c);
+  read_shape(m, family, prefix, c);
   read_experts(file, family, prefix, c);
   c.tied_head = !has("output.weight");
   c.qkv_bias = has("blk.0.attn_q.bias");
   c.out_bias = has("blk.0.attn_output.bias");
   c.mlp_bias = has("blk.0.ffn_gate.bias");
   c.head_norms = has("blk.0.attn_q_norm.weight");
+  read_windows(m, family, prefix, c);
   read_rope(file, prefix, c);
   c.eos = ends_of(m, c.vocab);
   if (m.has("tokenizer.ggml.bos_token_id")) c.bos = m.integer("tokenizer.ggml.bos_token_id", 0, c.vocab - 1);

@@ -6,7 +6,8 @@
 
 namespace foretoken {
 
-// The architectures that are read: "llama" (Llama, Mistral and Mixtral), "qwen2", "qwen3", "qwen2moe", "qwen3moe".
+// The architectures that are read: "llama" (Llama, Mistral and Mixtral), "qwen2", "qwen3", "qwen2moe", "qwen3moe",
+// "gemma2", "gemma3", "phi3".
 std::vector<std::string> gguf_architectures();
 
 // Another architecture, or metadata of it that are not known here, is an Error that names it.

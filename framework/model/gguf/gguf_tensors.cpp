@@ -31,6 +31,14 @@ constexpr Name kParts[] = {{"attn_norm", "input_layernorm"},    {"ffn_norm", "po
                            {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
                            {"ffn_down", "mlp.down_proj"}};
 
+// The same where a norm follows each sublayer.
+constexpr Name kPostNormed[] = {{"ffn_norm", "pre_feedforward_layernorm"},
+                                {"post_attention_norm", "post_attention_layernorm"},
+                                {"post_ffw_norm", "post_feedforward_layernorm"}};
+
+// The same of fused matrices.
+constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
+
 // The same of a mixture's shared expert; what chooses it is a vector in a file.
 constexpr Name kShared[] = {{"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                             {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
@@ -51,12 +59,17 @@ std::optional<NameOfLayer> name_of_layer(const std::string& name) {
 }
 
 // "": none.
-std::string hugging_face_name(const std::string& name, const std::optional<MixtureConfig>& mixture) {
+std::string hugging_face_name(const std::string& name, const ModelConfig& config) {
+  const std::optional<MixtureConfig>& mixture = config.mixture;
   for (const Name& n : kWhole)
     if (name == n.gguf) return n.hugging_face;
   const std::optional<NameOfLayer> parts = name_of_layer(name);
   if (!parts) return "";
   const std::string layer = "model.layers." + parts->layer + ".";
+  for (const Name& n : kPostNormed)
+    if (config.post_norms && parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
+  for (const Name& n : kFused)
+    if (config.fused && parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
   for (const Name& n : kParts)
     if (parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
   if (!mixture || parts->end != ".weight") return "";
@@ -99,9 +112,10 @@ bool unpack_row(const GgufType& type, const char* from, std::int64_t blocks, std
 GgufTensors::GgufTensors(std::shared_ptr<const GgufFile> file, const ModelConfig& config) : file_(std::move(file)) {
   const bool reorder = rotates_neighbours(*file_);
   for (const auto& [own, tensor] : file_->tensors()) {
-    if (own == "rope_freqs.weight") continue;  // the configuration has it
+    if (own == "rope_freqs.weight" || (config.fused && own.starts_with("rope_factors_")))
+      continue;  // the configuration has it
     if (config.mixture && add_experts(own, tensor, *config.mixture)) continue;
-    const std::string name = hugging_face_name(own, config.mixture);
+    const std::string name = hugging_face_name(own, config);
     if (name.empty())
       throw Error(where() + " holds the tensor '" + shown_name(own) + "', which a " + config.architecture +
                   " does not have; this kind of model is not supported");

@@ -216,6 +216,18 @@ CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const Kv
   return {b.architecture(), taken, w.of.a.splits, w.stages / 2};
 }
 
+void expect_rotation(const RotaryRules& rotation, int head_size) {
+  if (rotation.factor == 1 && rotation.frequencies.dim(0) == head_size / 2) return;
+  throw Error(
+      "cuda: heads that are rotated in part, or with a factor (LongRoPE), are not supported; use the cpu device");
+}
+
+float scale_of(const AttentionRules& rules) {
+  if (rules.softcap > 0)
+    throw Error("cuda: attention with a cap of its scores is not supported; use the cpu device, or another model");
+  return rules.scale;
+}
+
 int attention_cluster(std::int64_t shared_memory) {
   return std::min(decode_cluster(shared_memory), stream_cluster(shared_memory));
 }
@@ -225,8 +237,9 @@ AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& l
   return work_for(q, q, kv, layout, scale, whole(layout));
 }
 
-Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) {
   enter();
+  const float scale = scale_of(rules);
   expect(q, kv, layout);
   Tensor out = allocate(q.shape(), q.dtype());
   if (layout.rows == 0) return out;
@@ -240,13 +253,15 @@ Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& lay
 }
 
 Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                                const Tensor& frequencies, float scale) {
+                                const RotaryRules& rotation, const AttentionRules& rules) {
   enter();
+  const float scale = scale_of(rules);
+  expect_rotation(rotation, kv.head_size);
   expect(q, kv, layout);
   const bool half =
       q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
   if (!half || layout.rows == 0 || layout.mutual || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
-    return Backend::rope_attend(q, k, v, kv, layout, frequencies, scale);
+    return Backend::rope_attend(q, k, v, kv, layout, rotation, rules);
   const Tensor out = allocate(q.shape(), q.dtype());
   for (const Part& part : parts_of(layout)) {
     DecodeWork work{work_for(q, out, kv, layout, scale, part),
@@ -256,7 +271,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
                     v.row_stride(),
                     layout.positions.data<std::int32_t>(),
                     layout.slots.data<std::int32_t>(),
-                    frequencies.data<float>()};
+                    rotation.frequencies.data<float>()};
     work.settled = settled(kv);
     if (attend_few(*this, work, machine())) {
       written(kv);
@@ -264,7 +279,7 @@ Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLay
     }
     const bool rotates = takes_prompt(*this, work.a) && rotates_queries(work.a);
     rope_store(rotates ? Tensor() : rows_of(q, part), rows_of(k, part), rows_of(v, part), kv, rows_of(layout, part),
-               frequencies);
+               rotation);
     if (rotates) work.a.positions = work.positions, work.a.frequencies = work.frequencies;
     attend_rows(*this, work.a);
   }

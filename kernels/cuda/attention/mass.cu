@@ -92,9 +92,10 @@ __global__ void __launch_bounds__(kMassThreads)
 
 }  // namespace
 
-Tensor CudaBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+Tensor CudaBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                                   const AttentionRules& rules) {
   enter();
-  const AttentionWork work = attention_work(q, kv, layout, scale);
+  const AttentionWork work = attention_work(q, kv, layout, scale_of(rules));
   const Tensor all = allocate({layout.sequences, layout.table_width}, DType::f32);
   if (layout.rows == 0 || layout.sequences == 0 || layout.table_width == 0) return all;
   const Tensor peaks = allocate({std::int64_t(layout.rows) * work.heads, 2}, DType::f32);

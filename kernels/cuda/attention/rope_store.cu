@@ -126,12 +126,13 @@ void expect_same(const char* operation, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const Tensor& frequencies, int head_size) {
+void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
   enter();
+  expect_rotation(rotation, head_size);
   expect_same("rope", q, k);
   with_type("rope", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, head_size);
-    a.frequencies = frequencies.data<float>();
+    a.frequencies = rotation.frequencies.data<float>();
     go(*this, "rope", a, layout.rows, fours(q, head_size) && fours(k, head_size), DType::f32);
   });
 }
@@ -148,13 +149,14 @@ void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, con
 }
 
 void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                             const Tensor& frequencies) {
+                             const RotaryRules& rotation) {
   enter();
+  expect_rotation(rotation, kv.head_size);
   if (q) expect_same("rope_store", q, k);
   expect_same("rope_store", k, v);
   with_type("rope_store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, kv.head_size);
-    a.frequencies = frequencies.data<float>();
+    a.frequencies = rotation.frequencies.data<float>();
     add_pages(a, v, kv);
     go(*this, "rope_store", a, layout.rows, fours(q, kv.head_size) && fours(k, kv.head_size) && fours(v, kv.head_size),
        kv.dtype);

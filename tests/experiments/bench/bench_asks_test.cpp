@@ -37,11 +37,11 @@ class Watching final : public ReferenceBackend {
     return ReferenceBackend::linear(x, w);
   }
   Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
-                     const Tensor& frequencies, float scale) override {
-    attended.push_back({layout, kv.keys, q.dim(1), k.dim(1), scale});
+                     const RotaryRules& rotation, const AttentionRules& rules) override {
+    attended.push_back({layout, kv.keys, q.dim(1), k.dim(1), rules.scale});
     EXPECT_EQ(v.dim(1), k.dim(1));
-    EXPECT_EQ(frequencies.dim(0), kv.head_size / 2);
-    return ReferenceBackend::rope_attend(q, k, v, kv, layout, frequencies, scale);
+    EXPECT_EQ(rotation.frequencies.dim(0), kv.head_size / 2);
+    return ReferenceBackend::rope_attend(q, k, v, kv, layout, rotation, rules);
   }
   void move(std::span<const Moves> all) override {
     moved.emplace_back();

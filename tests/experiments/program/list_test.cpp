@@ -44,8 +44,8 @@ TEST(List, ShowsEveryOption) {
 
 TEST(List, OfModelsNamesFamiliesAndShapes) {
   const json models = json::parse(list_models(true));
-  EXPECT_EQ(models["architectures"].size(), 7u);
-  EXPECT_EQ(models["gguf"], json({"llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe"}));
+  EXPECT_EQ(models["architectures"].size(), 10u);
+  EXPECT_EQ(models["gguf"], json({"llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "gemma2", "gemma3", "phi3"}));
   const auto shape = [&](const std::string& name) {
     for (const json& s : models["shapes"])
       if (s["name"] == name) return s;

@@ -346,7 +346,7 @@ class TwoWindows final : public Model {
  public:
   TwoWindows() {
     info_.name = "alternating", info_.vocab = 5, info_.positions = 64;
-    info_.kv = KvShape(std::vector<LayerShape>{{1, 2, DType::f32, 16}, {1, 2, DType::f32, 0}});
+    info_.kv = KvShape(std::vector<LayerShape>{{1, 2, DType::f32, 16}, {1, 2, DType::f32, 8}});
   }
   const ModelInfo& info() const override { return info_; }
   Output forward(Backend&, const Rows&, std::span<const KvLayer>) override { return {}; }

@@ -286,6 +286,13 @@ TEST(KvCacheLayers, EqualLayersAreTheSameAsAListOfThem) {
   const KvShape shape{3, 2, 8, DType::bf16, 5};
   EXPECT_EQ(shape.layers, std::vector<LayerShape>(3, LayerShape{2, 8, DType::bf16, 5}));
   EXPECT_EQ(shape.window("any"), 5);
+  EXPECT_FALSE(shape.has_layers_without_window());
+  KvShape mixed = shape;
+  mixed.layers[1].window = 0;
+  EXPECT_EQ(mixed.window("any"), 5);
+  EXPECT_TRUE(mixed.has_layers_without_window());
+  mixed.layers[2].window = 6;
+  EXPECT_THROW(mixed.window("any"), Error);
   EXPECT_EQ(shape.bytes_per_row(), 3 * 2 * 2 * 8 * 2);
 }
 

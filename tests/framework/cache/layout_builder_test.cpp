@@ -139,6 +139,25 @@ TEST_F(Layouts, AWindowHidesWhatIsBeforeIt) {
   EXPECT_EQ(ints(b.stage(staging, 0, own_bit).layout.first), (std::vector<int>{0, 3}));
 }
 
+// Of a model whose layers have a window in part.
+TEST_F(Layouts, LayersWithoutAWindowHaveAllAncestors) {
+  LayoutBuilder b(plain, /*windows=*/true, 99);
+  b.clear();
+  b.open(first);
+  LayoutBuilder::Row node = row(5, 3);
+  node.first = 4;
+  b.add(node);
+  b.arrange();
+  Staging staging(plain);
+  const auto near = [](int, int, std::span<std::uint64_t> words) { words[0] = 0b100; };
+  const auto all = [](int, int, std::span<std::uint64_t> words) { words[0] = 0b110; };
+  const Layout layout = b.stage(staging, 0, near, all).layout, whole = without_window(layout);
+  EXPECT_EQ(*layout.ancestors.row<std::uint64_t>(0), 0b100u);
+  EXPECT_EQ(*whole.ancestors.row<std::uint64_t>(0), 0b110u);
+  EXPECT_TRUE(layout.first && !whole.first);
+  EXPECT_FALSE(b.stage(staging, 0, near).layout.all_ancestors) << "of a model whose layers are alike";
+}
+
 TEST_F(Layouts, FeaturesFollowTheirRows) {
   const std::uint64_t a[] = {1, 2}, c[] = {3, 4};
   LayoutBuilder b(fours, false, 99);

@@ -1,42 +1,10 @@
 // Reads config.json; everything that is not implemented is an Error that names it.
-#include "framework/model/config.h"
-
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "tests/framework/text/temporary_folder.h"
+#include "tests/framework/model/config_folder.h"
 
 namespace foretoken::test {
 namespace {
 
-using nlohmann::json;
-
-const json kLlama = {{"architectures", {"LlamaForCausalLM"}},
-                     {"model_type", "llama"},
-                     {"vocab_size", 100},
-                     {"hidden_size", 64},
-                     {"num_hidden_layers", 2},
-                     {"num_attention_heads", 4},
-                     {"intermediate_size", 128},
-                     {"max_position_embeddings", 512},
-                     {"rms_norm_eps", 1e-6},
-                     {"hidden_act", "silu"}};
-
-class Config : public testing::Test {
- protected:
-  ModelConfig load(const json& changes = json::object()) {
-    json j = kLlama;
-    j.update(changes);
-    for (const auto& [key, value] : changes.items())
-      if (value == "absent") j.erase(key);
-    folder_.write("config.json", j.dump());
-    return ModelConfig::load(folder_.path());
-  }
-  std::string refusal(const json& changes) {
-    return sentence_of([&] { load(changes); });
-  }
-  TemporaryFolder folder_;
-};
+using Config = ConfigFolder;
 
 TEST_F(Config, Llama2Shape) {
   const ModelConfig m = load();
@@ -76,7 +44,7 @@ TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
   EXPECT_TRUE(
       says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}),
            "'model_type' is \"gpt2\", but the supported ones are llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, "
-           "qwen3_moe"));
+           "qwen3_moe, gemma2, gemma3_text, phi3"));
 }
 
 TEST_F(Config, DifferencesOfTheFamilies) {
@@ -234,7 +202,8 @@ TEST_F(Config, WhatIsNotImplementedIsNamed) {
   const std::vector<std::pair<json, std::string>> cases = {
       {{{"architectures", {"GptOssForCausalLM"}}},
        "'architectures' is [\"GptOssForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
-       "Qwen2ForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM"},
+       "Qwen2ForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, "
+       "Gemma2ForCausalLM, Gemma3ForCausalLM, Phi3ForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
       {{{"architectures", {"MistralForCausalLM"}}, {"num_key_value_heads", 4}, {"sliding_window", 0}},

@@ -90,8 +90,9 @@ TEST_F(GgufConfig, IsReadFromMetadataAndNamesOfTensors) {
 
 TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
   EXPECT_TRUE(
-      says(refusal(tiny().set("general.architecture", text_value("gemma3"))),
-           "'general.architecture' is \"gemma3\", but the supported ones are llama, qwen2, qwen3, qwen2moe, qwen3moe"));
+      says(refusal(tiny().set("general.architecture", text_value("gemma4"))),
+           "'general.architecture' is \"gemma4\", but the supported ones are llama, qwen2, qwen3, qwen2moe, qwen3moe, "
+           "gemma2, gemma3, phi3"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.logit_scale", f32_value(2))), "'llama.logit_scale' is 2", "not supported",
                    "choose a model without it"));
   EXPECT_TRUE(
@@ -137,6 +138,40 @@ TEST_F(GgufConfig, MixturesOfExperts) {
   EXPECT_TRUE(says(refusal(mixture(5, 6, 5)), "'llama.expert_used_count' is 6", "the model has 5 experts"));
   EXPECT_TRUE(says(refusal(mixture(5, 2, 4)), "ffn_", "[4, 8, 8]", "each of the 5 experts"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.expert_count", u32_value(1u << 20))), "'llama.expert_count'"));
+}
+
+// What llama.cpp has where a file says nothing, and that a norm follows each sublayer.
+TEST_F(GgufConfig, OfGemma) {
+  const auto gemma = [](const std::string& name, std::uint32_t layers) {
+    GgufBytes g;
+    for (const auto& [key, value] : tiny().metadata)
+      g.set(key.starts_with("llama.") ? name + key.substr(5) : key, value);
+    return g.set("general.architecture", text_value(name)).set(name + ".block_count", u32_value(layers));
+  };
+  ModelConfig c = config(gemma("gemma2", 4));
+  EXPECT_EQ(c.architecture, "Gemma2ForCausalLM");
+  EXPECT_EQ(std::tuple(c.window, c.attention_softcap, c.logit_softcap, c.query_scalar, c.local_theta),
+            std::tuple(4096, 50., 30., 0., 0.));
+  EXPECT_EQ(c.global_layers, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(c.post_norms && c.scaled_embedding && c.tied_head && !c.gains_less_one);
+  EXPECT_EQ(config(gemma("gemma2", 46)).query_scalar, 4) << "of the largest";
+  c = config(gemma("gemma2", 4)
+                 .set("gemma2.attention.sliding_window", u32_value(8))
+                 .set("gemma2.attn_logit_softcapping", f32_value(5))
+                 .set("gemma2.final_logit_softcapping", f32_value(6)));
+  EXPECT_EQ(std::tuple(c.window, c.attention_softcap, c.logit_softcap), std::tuple(8, 5., 6.));
+  c = config(gemma("gemma3", 12)
+                 .set("gemma3.attention.sliding_window", u32_value(8))
+                 .set("gemma3.rope.freq_base", f32_value(1e6f))
+                 .set("gemma3.rope.scaling.type", text_value("linear"))
+                 .set("gemma3.rope.scaling.factor", f32_value(8)));
+  EXPECT_EQ(c.global_layers, (std::vector<int>{5, 11}));
+  EXPECT_EQ(std::tuple(c.of_layer(0).rope_theta, c.of_layer(0).rope_scaling.kind, c.of_layer(0).window),
+            std::tuple(1e4, RopeScaling::Kind::none, 8));
+  EXPECT_EQ(std::tuple(c.of_layer(5).rope_theta, c.of_layer(5).rope_scaling.kind, c.of_layer(5).window),
+            std::tuple(1e6, RopeScaling::Kind::linear, 0));
+  EXPECT_TRUE(says(refusal(gemma("gemma3", 12)), "has no metadata 'gemma3.attention.sliding_window'"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.attention.sliding_window", u32_value(8))), "not supported"));
 }
 
 TEST_F(GgufConfig, FaultySizes) {

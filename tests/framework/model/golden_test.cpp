@@ -31,11 +31,17 @@ TEST_P(TinyModel, MeetsTheLogitsOfTransformersOnTheFastBackend) {
 
 TEST_P(TinyModel, MeetsTheFrequenciesOfTransformers) {
   const Checkpoint golden = Checkpoint::open_file(kRoot / "tests" / "data" / "golden" / (GetParam() + ".safetensors"));
-  const auto frequencies = ModelConfig::load(directory_).rope_frequencies();
-  const Tensor want = golden.tensor("frequencies", {std::int64_t(frequencies.size())});
-  for (std::size_t i = 0; i < frequencies.size(); ++i)
-    EXPECT_NEAR(frequencies[i] / want.values<float>()[i], 1, 2.4e-7)
-        << i;  // two units in the last place: torch's pow has its own
+  const ModelConfig config = ModelConfig::load(directory_);
+  const auto expect_near = [&](const std::vector<float>& own, const char* name) {
+    const Tensor want = golden.tensor(name, {std::int64_t(own.size())});
+    for (std::size_t i = 0; i < own.size(); ++i)
+      EXPECT_NEAR(own[i] / want.values<float>()[i], 1, 2.4e-7)
+          << i;  // two units in the last place: torch's pow has its own
+  };
+  expect_near(config.rope_frequencies(), "frequencies");
+  if (!golden.has("local_frequencies")) return;
+  EXPECT_GT(config.of_layer(0).window, 0);
+  expect_near(config.of_layer(0).rope_frequencies(), "local_frequencies");
 }
 
 // Every folder of tests/data/models is compared with its golden logits.
@@ -56,8 +62,11 @@ TEST(TinyModels, AreOfEveryKindThatIsSupported) {
         of["a head size that is no power of two"] += (m.head_size & (m.head_size - 1)) != 0;
     of["linear rope"] += m.rope_scaling.kind == RopeScaling::Kind::linear,
         of["Llama 3's rope"] += m.rope_scaling.kind == RopeScaling::Kind::llama3;
+    of["windows in some layers"] += !m.global_layers.empty(), of["two rotations"] += m.local_theta > 0;
+    of["caps"] += m.attention_softcap > 0 && m.logit_softcap > 0;
+    of["LongRoPE"] += m.rope_scaling.kind == RopeScaling::Kind::longrope, of["heads rotated in part"] += m.rotary > 0;
   }
-  EXPECT_EQ(of.size(), 18u);  // seven architectures and the eleven kinds above
+  EXPECT_EQ(of.size(), 26u);  // ten architectures and the sixteen kinds above
   for (const auto& [kind, models] : of) EXPECT_GT(models, 0) << kind;
 }
 

@@ -61,11 +61,12 @@ TEST_P(PartsOfAModel, of_everything_are_the_whole) {
 }
 
 TEST_P(PartsOfAModel, with_a_layer_that_the_model_lacks_are_refused) {
-  EXPECT_TRUE(says(sentence_of([&] { (void)part_of(whole, {{2}, {}}); }), "attention of layer 2", "0 to 1"));
+  EXPECT_TRUE(says(sentence_of([&] { (void)part_of(whole, {{config.layers}, {}}); }),
+                   "attention of layer " + std::to_string(config.layers), "0 to " + std::to_string(config.layers - 1)));
   EXPECT_TRUE(says(sentence_of([&] { (void)part_of(whole, {{}, {-1}}); }), "feed-forward sublayer of layer -1"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PartsOfAModel, testing::Values("llama2", "qwen3"));
+INSTANTIATE_TEST_SUITE_P(Models, PartsOfAModel, testing::Values("llama2", "qwen3", "gemma2", "gemma3", "phi3"));
 
 }  // namespace
 }  // namespace foretoken::test

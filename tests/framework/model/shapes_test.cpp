@@ -18,11 +18,11 @@ using nlohmann::json;
 double parameters(const ModelConfig& m) {
   const double attention = double(m.width) * m.head_size * (2 * m.heads + 2 * m.kv_heads),
                ffn = m.mixture ? m.width * m.mixture->experts * (3.0 * m.mixture->width + 1) : 3.0 * m.width * m.ffn,
-               norms = 2 * m.width + (m.head_norms ? 2 * m.head_size : 0);
+               norms = (m.post_norms ? 4 : 2) * m.width + (m.head_norms ? 2 * m.head_size : 0);
   return double(m.vocab) * m.width * (m.tied_head ? 1 : 2) + m.layers * (attention + ffn + norms) + m.width;
 }
 
-// As published: 8.03, 70.6, 1.24, 3.21, 6.74, 30.5, 46.7 billion.
+// As published: 8.03, 70.6, 1.24, 3.21, 6.74, 30.5, 46.7, 2.61, 9.24, 27.2, 1.00, 14.7, 3.82, 3.84 billion.
 TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
   EXPECT_EQ(parameters(published_shape("llama-3.1-8b")), 8030261248);
   EXPECT_EQ(parameters(published_shape("llama-3.1-70b")), 70553706496);
@@ -31,17 +31,40 @@ TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
   EXPECT_EQ(parameters(published_shape("llama-2-7b")), 6738415616);
   EXPECT_EQ(parameters(published_shape("qwen3-30b-a3b")), 30532122624);
   EXPECT_EQ(parameters(published_shape("mixtral-8x7b")), 46702792704);
+  EXPECT_EQ(parameters(published_shape("gemma-2-2b")), 2614341888);
+  EXPECT_EQ(parameters(published_shape("gemma-2-9b")), 9241705984);
+  EXPECT_EQ(parameters(published_shape("gemma-2-27b")), 27227128320);
+  EXPECT_EQ(parameters(published_shape("gemma-3-1b")), 999885952);
+  EXPECT_EQ(parameters(published_shape("phi-4")), 14659507200);
+  EXPECT_EQ(parameters(published_shape("phi-3-mini")), 3821079552);
+  EXPECT_EQ(parameters(published_shape("phi-4-mini")), 3836021760);
 }
 
 TEST(Shapes, AreOfTheirFamilies) {
   for (const std::string& name : shape_names()) {
     const ModelConfig m = published_shape(name);
-    EXPECT_EQ(m.architecture, name == "mixtral-8x7b"      ? "MixtralForCausalLM"
-                              : name == "qwen3-30b-a3b"   ? "Qwen3MoeForCausalLM"
-                              : name.starts_with("qwen3") ? "Qwen3ForCausalLM"
-                                                          : "LlamaForCausalLM");
+    EXPECT_EQ(m.architecture, name == "mixtral-8x7b"        ? "MixtralForCausalLM"
+                              : name == "qwen3-30b-a3b"     ? "Qwen3MoeForCausalLM"
+                              : name.starts_with("qwen3")   ? "Qwen3ForCausalLM"
+                              : name.starts_with("gemma-2") ? "Gemma2ForCausalLM"
+                              : name.starts_with("gemma-3") ? "Gemma3ForCausalLM"
+                              : name.starts_with("phi")     ? "Phi3ForCausalLM"
+                                                            : "LlamaForCausalLM");
     EXPECT_EQ(m.mixture.has_value(), name == "mixtral-8x7b" || name == "qwen3-30b-a3b");
   }
+}
+
+// Gemma 2 report, table 1; Gemma 3 report, section 2: five layers with a window for each one without.
+TEST(Shapes, OfGemmaHaveWindowsInSomeLayers) {
+  const ModelConfig two = published_shape("gemma-2-9b"), three = published_shape("gemma-3-27b");
+  EXPECT_EQ(std::tuple(two.window, two.global_layers.size(), two.global_layers.front()), std::tuple(4096, 21u, 1));
+  EXPECT_EQ(std::tuple(three.window, three.global_layers.size(), three.global_layers.front()),
+            std::tuple(1024, 10u, 5));
+  EXPECT_EQ(std::tuple(two.attention_softcap, two.logit_softcap, two.tied_head), std::tuple(50., 30., true));
+  EXPECT_EQ(std::tuple(three.attention_softcap, three.logit_softcap, three.head_norms), std::tuple(0., 0., true));
+  EXPECT_EQ(three.query_scalar, 168);
+  EXPECT_EQ(three.of_layer(4).rope_theta, 1e4);
+  EXPECT_EQ(three.of_layer(5).rope_theta, 1e6);
 }
 
 TEST(Shapes, ThatAreUnknownAreRefusedWithTheKnownOnes) {

@@ -168,6 +168,13 @@ TEST_P(Cuda, elementwise) {
     const Tensor g = random_tensor({7, 2 * width}, 4, 2);
     EXPECT_LT(distance(down(cuda->silu_mul(strided(g, 8))), reference.silu_mul(g)), 1e-6);
     EXPECT_LT(distance(down(cuda->silu_mul(up(rounded(g)))), reference.silu_mul(through_bf16(g))), kRounding);
+    EXPECT_LT(distance(down(cuda->gelu_mul(strided(g, 8))), reference.gelu_mul(g)), 1e-6);
+    EXPECT_LT(distance(down(cuda->gelu_mul(up(rounded(g)))), reference.gelu_mul(through_bf16(g))), kRounding);
+    const Tensor there = up(x), here = copy_of(x);
+    cuda->scale(there, 2.5f), reference.scale(here, 2.5f);
+    EXPECT_TRUE(same_bits(down(there), here));
+    cuda->softcap(there, 3), reference.softcap(here, 3);
+    EXPECT_LT(distance(down(there), here), 1e-6);
     const Tensor two = up(g), on_host = copy_of(g), y = random_tensor({7, width}, 5);
     cuda->silu_add(two, strided(y, 3)), reference.silu_add(on_host, y);
     EXPECT_LT(distance(down(two), on_host), 1e-6);

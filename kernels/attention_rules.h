@@ -1,0 +1,32 @@
+// What attention computes besides its sizes: how scores become weights, and how queries and keys are rotated. This
+// module must not know slots or pages.
+#pragma once
+#include <cmath>
+#include <utility>
+
+#include "kernels/tensor.h"
+
+namespace foretoken {
+
+// The weights of a row are the softmax of its scores, f(scale * q . k).
+struct AttentionRules {
+  float scale = 1;
+  float softcap = 0;  // f(s) = softcap * tanh(s / softcap) (Gemma 2: arXiv 2408.00118); 0: f(s) = s
+
+  AttentionRules(float scale, float softcap = 0) : scale(scale), softcap(softcap) {}  // implicit: often all there is
+};
+
+// f of a cap; 0: none.
+inline double capped(double score, double cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
+
+// The rotary embedding of the first 2 n numbers of every head; those behind them stay.
+struct RotaryRules {
+  Tensor frequencies;  // f32 [n], n <= head_size / 2
+  float factor = 1;    // of cosines and sines (LongRoPE: arXiv 2402.13753)
+
+  RotaryRules() = default;
+  RotaryRules(Tensor frequencies, float factor = 1)
+      : frequencies(std::move(frequencies)), factor(factor) {}  // likewise
+};
+
+}  // namespace foretoken

@@ -1,0 +1,124 @@
+// config.json of Gemma 2, Gemma 3 and Phi-3: what Transformers 5.24 has where a key is absent, the layers' kinds, and
+// what is refused.
+#include <cmath>
+
+#include "tests/framework/model/config_folder.h"
+
+namespace foretoken::test {
+namespace {
+
+using ConfigOfFamilies = ConfigFolder;
+
+// Absent keys have Transformers' defaults; a null is another value.
+TEST_F(ConfigOfFamilies, OfGemma2) {
+  const json gemma = {{"architectures", {"Gemma2ForCausalLM"}}, {"num_hidden_layers", 5}};
+  ModelConfig m = load(gemma);
+  EXPECT_EQ(std::tuple(m.kv_heads, m.head_size, m.window, m.query_scalar, m.attention_softcap, m.logit_softcap),
+            std::tuple(4, 256, 4096, 256., 50., 30.));
+  EXPECT_EQ(m.global_layers, (std::vector<int>{1, 3}));
+  EXPECT_EQ(m.activation, Activation::gelu);
+  EXPECT_TRUE(m.scaled_embedding && m.post_norms && m.gains_less_one && m.tied_head);
+  EXPECT_FALSE(m.head_norms || m.qkv_bias || m.out_bias || m.mlp_bias);
+  EXPECT_EQ(std::tuple(m.of_layer(0).window, m.of_layer(1).window), std::tuple(4096, 0));
+  EXPECT_EQ(m.of_layer(0).rope_theta, m.rope_theta);
+  json other = gemma;
+  other.update({{"attn_logit_softcapping", nullptr},
+                {"final_logit_softcapping", nullptr},
+                {"query_pre_attn_scalar", 144},
+                {"attention_bias", true},
+                {"mlp_bias", true},
+                {"tie_word_embeddings", false},
+                {"layer_types",
+                 {"full_attention", "sliding_attention", "sliding_attention", "full_attention", "full_attention"}}});
+  m = load(other);
+  EXPECT_EQ(std::tuple(m.query_scalar, m.attention_softcap, m.logit_softcap), std::tuple(144., 0., 0.));
+  EXPECT_EQ(std::tuple(m.qkv_bias, m.out_bias, m.mlp_bias, m.tied_head), std::tuple(true, true, false, false));
+  EXPECT_EQ(m.global_layers, (std::vector<int>{0, 3, 4}));
+  EXPECT_EQ(std::tuple(m.of_layer(0).window, m.of_layer(1).window), std::tuple(0, 4096));
+}
+
+TEST_F(ConfigOfFamilies, OfGemma3) {
+  const json gemma = {{"architectures", {"Gemma3ForCausalLM"}}, {"num_hidden_layers", 7}, {"sliding_window", 64}};
+  ModelConfig m = load(gemma);
+  EXPECT_EQ(std::tuple(m.window, m.query_scalar, m.attention_softcap, m.logit_softcap, m.head_norms),
+            std::tuple(64, 256., 0., 0., true));
+  EXPECT_EQ(m.global_layers, (std::vector<int>{5}));
+  EXPECT_EQ(std::tuple(m.rope_theta, m.local_theta, m.rope_scaling.kind),
+            std::tuple(1e6, 1e4, RopeScaling::Kind::none));
+  json other = gemma;
+  other.update({{"sliding_window_pattern", 3},
+                {"rope_theta", 5e5},
+                {"rope_local_base_freq", 2e4},
+                {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
+                {"final_logit_softcapping", 20}});
+  m = load(other);
+  EXPECT_EQ(m.global_layers, (std::vector<int>{2, 5}));
+  const ModelConfig all = m.of_layer(2), local = m.of_layer(3);
+  EXPECT_EQ(std::tuple(all.rope_theta, all.rope_scaling.factor, all.window, all.logit_softcap),
+            std::tuple(5e5, 8., 0, 20.));
+  EXPECT_EQ(std::tuple(local.rope_theta, local.rope_scaling.kind, local.window),
+            std::tuple(2e4, RopeScaling::Kind::none, 64));
+  other = gemma;  // as Transformers 5 writes it
+  other["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 3e5}}},
+                              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e3}}}};
+  m = load(other);
+  EXPECT_EQ(std::tuple(m.of_layer(5).rope_theta, m.of_layer(5).rope_scaling.factor, m.of_layer(0).rope_theta),
+            std::tuple(3e5, 4., 1e3));
+}
+
+TEST_F(ConfigOfFamilies, WhatIsNotOfGemmaIsRefusedByKey) {
+  const auto refused = [&](const char* architecture, json changes) {
+    changes["architectures"] = {architecture};
+    return refusal(changes);
+  };
+  EXPECT_TRUE(says(refused("Gemma2ForCausalLM", {{"hidden_activation", "gelu"}}), "'hidden_activation' is \"gelu\"",
+                   "gelu_pytorch_tanh"));
+  EXPECT_TRUE(says(refused("Gemma2ForCausalLM", {{"sliding_window", nullptr}}), "'sliding_window'", "need a window"));
+  EXPECT_TRUE(says(refused("Gemma2ForCausalLM", {{"layer_types", {"full_attention"}}}), "'layer_types'", "2 layers"));
+  EXPECT_TRUE(says(refused("Gemma2ForCausalLM", {{"layer_types", {"full_attention", "chunked_attention"}}}),
+                   "'layer_types'", "sliding_attention"));
+  EXPECT_TRUE(says(refused("Gemma3ForCausalLM", {{"attn_logit_softcapping", 50}}), "'attn_logit_softcapping' is 50"));
+  EXPECT_TRUE(says(refused("Gemma3ForCausalLM", {{"use_bidirectional_attention", true}}),
+                   "'use_bidirectional_attention' is true"));
+  EXPECT_TRUE(says(refused("Gemma3ForCausalLM", {{"sliding_window_pattern", 0}}), "'sliding_window_pattern' is 0"));
+  EXPECT_TRUE(says(refused("Gemma3ForCausalLM", {{"rope_parameters", {{"rope_type", "default"}}}}),
+                   "'rope_parameters.rope_type'", "each kind of layer"));
+  EXPECT_TRUE(says(refused("Gemma3ForCausalLM",
+                           {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}}),
+                   "'rope_parameters.sliding_attention.rope_type' is \"linear\"", "window"));
+  EXPECT_TRUE(says(refused("Gemma2ForCausalLM", {{"query_pre_attn_scalar", 0}}), "'query_pre_attn_scalar' is 0"));
+}
+
+TEST_F(ConfigOfFamilies, OfPhi3) {
+  const json phi = {{"architectures", {"Phi3ForCausalLM"}}, {"num_hidden_layers", 2}, {"attention_bias", true}};
+  ModelConfig m = load(phi);
+  EXPECT_TRUE(m.fused);
+  EXPECT_EQ(std::tuple(m.kv_heads, m.window, m.rotary, m.qkv_bias, m.positions), std::tuple(4, 0, 0, false, 512));
+  json other = phi;
+  other.update({{"sliding_window", 2047},
+                {"partial_rotary_factor", 0.75},
+                {"original_max_position_embeddings", 128},
+                {"rope_scaling",
+                 {{"type", "longrope"}, {"short_factor", {1, 1, 2, 2, 3, 3.5}}, {"long_factor", {1, 2, 3, 4, 5, 6}}}}});
+  m = load(other);
+  EXPECT_EQ(std::tuple(m.window, m.rotary, m.positions), std::tuple(2047, 12, 128)) << "the short factors' positions";
+  EXPECT_EQ(m.rope_scaling.kind, RopeScaling::Kind::longrope);
+  EXPECT_EQ(m.rope_scaling.divisors, (std::vector<float>{1, 1, 2, 2, 3, 3.5}));
+  EXPECT_NEAR(m.rope_scaling.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)), 1e-12);
+  EXPECT_EQ(m.rope_frequencies().size(), 6u);
+  const auto refused = [&](const json& changes) {
+    json j = other;
+    j.update(changes);
+    return refusal(j);
+  };
+  EXPECT_TRUE(says(refused({{"partial_rotary_factor", 0.7}}), "'partial_rotary_factor' is 0.7", "even number"));
+  EXPECT_TRUE(says(refused({{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 2}}}}}),
+                   "'rope_scaling.short_factor'", "each frequency"));
+  EXPECT_TRUE(says(refused({{"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 1, 2, 2, 3, 0}}}}}),
+                   "'rope_scaling.short_factor'", "above 0"));
+  EXPECT_TRUE(
+      says(refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}), "'rope_scaling.type'", "longrope"));
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -1,0 +1,86 @@
+// Pieces of a transformer that some families have: what is computed with them, and where they are refused.
+#include <gtest/gtest.h>
+
+#include "framework/model/inflation.h"
+#include "framework/model/open_model.h"
+#include "kernels/reference/reference_backend.h"
+#include "tests/framework/model/chain.h"
+#include "tests/framework/model/golden.h"
+#include "tests/support/sentence.h"
+
+namespace foretoken::test {
+namespace {
+
+// Remembers by what embeddings are multiplied.
+class Scaling final : public ReferenceBackend {
+ public:
+  void scale(Tensor x, float by) override {
+    factors.push_back(by);
+    ReferenceBackend::scale(x, by);
+  }
+  std::vector<float> factors;
+};
+
+// 48 features: the root is 6.9282, or 6.9375 in bf16, to which Transformers rounds it beside weights in bf16.
+TEST(Pieces, EmbeddingsAreMultipliedInTheTypeOfTheirTable) {
+  for (const auto& [dtype, factor] : {std::pair("f32", std::sqrt(48.0f)), std::pair("bf16", 6.9375f)}) {
+    Scaling backend;
+    Transformer model = golden_model(backend, kTinyModels / "gemma2", {.dtype = dtype});
+    Chain(backend, model, 4).feed(std::vector<Token>{5, 6, 7});
+    EXPECT_EQ(backend.factors, std::vector<float>{factor}) << dtype;
+  }
+  Scaling backend;
+  Transformer model = golden_model(backend, kTinyModels / "llama2", {});
+  Chain(backend, model, 4).feed(std::vector<Token>{5, 6, 7});
+  EXPECT_TRUE(backend.factors.empty());
+}
+
+TEST(Pieces, EndsThatHeadsWouldReadOtherwiseAreRefused) {
+  const auto backend = make_reference_backend();
+  for (const char* name : {"gemma2", "gemma3"}) {
+    Transformer model = golden_model(*backend, kTinyModels / name, {});
+    EXPECT_TRUE(says(sentence_of([&] { (void)model.ends(*backend); }), "the target " + std::string(name),
+                     "choose a drafter that is no head"));
+  }
+  Transformer phi = golden_model(*backend, kTinyModels / "phi3", {});
+  EXPECT_NE(phi.ends(*backend), nullptr);
+}
+
+TEST(Pieces, ThatNoInflatedModelHasAreRefused) {
+  const ModelConfig llama = ModelConfig::load(kTinyModels / "llama2");
+  const auto refused = [&](const ModelConfig& small, const ModelConfig& shape) {
+    return sentence_of([&] { (void)inflated_config(small, shape, "the model tiny", "large"); });
+  };
+  for (const char* name : {"gemma2", "gemma3", "phi3"}) {
+    const ModelConfig own = ModelConfig::load(kTinyModels / name);
+    EXPECT_TRUE(says(refused(own, llama), "the model tiny cannot be inflated to large: the small model has ",
+                     "random weights of the shape"))
+        << name;
+  }
+  EXPECT_TRUE(says(refused(llama, ModelConfig::load(kTinyModels / "gemma2")), "the shape has norms behind"));
+  ModelConfig fused = llama;
+  fused.fused = true;
+  EXPECT_EQ(refused(llama, fused), "") << "a shape whose matrices are fused has the same products";
+  for (const auto& change : std::vector<std::function<void(ModelConfig&)>>{
+           [](ModelConfig& m) { m.activation = Activation::gelu; }, [](ModelConfig& m) { m.attention_softcap = 5; },
+           [](ModelConfig& m) { m.logit_softcap = 5; }, [](ModelConfig& m) { m.scaled_embedding = true; },
+           [](ModelConfig& m) { m.gains_less_one = true; }, [](ModelConfig& m) { m.global_layers = {0}; },
+           [](ModelConfig& m) { m.local_theta = 5; }}) {
+    ModelConfig shape = llama;
+    change(shape);
+    EXPECT_TRUE(says(refused(llama, shape), "the shape has "));
+  }
+}
+
+// Else every norm would double what it normalizes.
+TEST(Pieces, RandomGainsAreWhatTheyAre) {
+  const std::string folder = (kTinyModels / "gemma2").string();
+  const OpenModel random =
+      open_model(ModelChoice::read({{"random", folder}}), [](const std::string& directory) { return directory; });
+  EXPECT_FALSE(random.config.gains_less_one);
+  EXPECT_EQ(random.tensors->tensor("model.norm.weight", {48}).values<float>()[5], 1);
+  EXPECT_TRUE(ModelConfig::load(folder).gains_less_one);
+}
+
+}  // namespace
+}  // namespace foretoken::test

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/experts/grouped_kernel.cuh"
 #include "kernels/cuda/products/dense_matrix.cuh"
+#include "kernels/cuda/products/packed_routes.cuh"
 #include "kernels/cuda/shared_memory.h"
 
 namespace foretoken {
@@ -45,8 +46,12 @@ bool pack_alike(CudaBackend& backend, std::vector<Weight>& matrices) {
   }
   std::vector<std::shared_ptr<const PreparedWeight>> alike;
   for (const Weight& w : matrices) {
-    alike.push_back(packed_of(w)->layout.form == form ? w.prepared : in_form(backend, *packed_of(w), form));
-    if (alike.back() == nullptr) return false;
+    alike.push_back(w.prepared);
+    if (packed_of(w)->layout.form == form) continue;
+    const std::shared_ptr<PackedMatrix> written = in_form(backend, *packed_of(w), form);
+    if (written == nullptr) return false;
+    written->routes = packed_routes(backend, *written);
+    alike.back() = written;
   }
   for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i].prepared = alike[i];
   return true;

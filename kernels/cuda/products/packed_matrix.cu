@@ -344,6 +344,7 @@ std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& w) {
 std::shared_ptr<PackedMatrix> in_form(CudaBackend& backend, const PackedMatrix& from, ScaleForm form) {
   if (form == ScaleForm::f32_all) return nullptr;
   const auto m = std::make_shared<PackedMatrix>(from);
+  m->routes = nullptr;
   m->layout.form = form, m->layout.cell = code_bytes(m->layout.code) + m->layout.scale_bytes();
   m->cells = backend.allocate({from.cells.dim(0), from.cells.dim(1), m->layout.cell}, DType::u8);
   const std::int64_t count = m->cells.dim(0) * m->cells.dim(1);

@@ -55,7 +55,8 @@ class PackedMatrix final : public CudaMatrix {
 // cell or consist of cells, columns in another order, a code that means NaN.
 std::shared_ptr<PackedMatrix> packed(CudaBackend& backend, const Weight& weight);
 
-// The same matrix with its scales in a form that it has in common with others; nullptr where one has no parts there.
+// The same matrix with its scales in a form that it has in common with others; nullptr where one has no parts there. As
+// of packed(), its routes are not chosen.
 std::shared_ptr<PackedMatrix> in_form(CudaBackend& backend, const PackedMatrix& m, ScaleForm form);
 
 // The same matrix in bf16 [out, in].

@@ -20,6 +20,7 @@ template <class U, int kStages, int kGroups, int kFirst = 3> class CellRing {
  public:
   using Matrix = CodedMatrix;
   static constexpr int kInputs = kCellInputs, kBarriers = 0;
+  static constexpr bool kInTurns = true;  // two pieces have registers in turn: 5 to 7 % fewer instructions, for copies
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   static constexpr bool kCanPoll = true;
 #else

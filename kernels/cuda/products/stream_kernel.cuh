@@ -185,7 +185,12 @@ template <int NT, class R> __global__ void __launch_bounds__(kMostWarps * 32, 1)
     if (share.local == 0 && tile < a.tiles) before.load(a, tile, lane);
     for (int begin = 0; begin < a.slice; begin += a.depth, ++round) {
       const int behind = rows.double_buffered() ? rows.wait(round) : 0;
-      for (int k = 0; k < a.depth && tile < a.tiles; k += R::kInputs) ring.multiply_next(sum, x, behind + k, lane);
+      if constexpr (R::kInTurns) {
+#pragma unroll 2
+        for (int k = 0; k < a.depth && tile < a.tiles; k += R::kInputs) ring.multiply_next(sum, x, behind + k, lane);
+      } else {
+        for (int k = 0; k < a.depth && tile < a.tiles; k += R::kInputs) ring.multiply_next(sum, x, behind + k, lane);
+      }
       if (rows.double_buffered()) rows.done(round);
     }
     if (a.local > 1) add_local_slices<NT>(sum, layout.partials, warp, a.local, lane);

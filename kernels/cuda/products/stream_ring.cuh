@@ -61,6 +61,7 @@ template <class P> class Ring {
   using Matrix = typename P::Matrix;
   static constexpr bool kCanPoll = P::kCanPoll;
   static constexpr int kInputs = P::kInputs, kBarriers = ring_barriers(P::kRing);
+  static constexpr bool kInTurns = false;
   static __host__ __device__ constexpr int bytes(const Matrix& m) { return P::kRing * P::bytes(m); }
   __device__ static void prepare(const Matrix& m) { P::prepare(m); }
 

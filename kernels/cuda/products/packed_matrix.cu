@@ -202,6 +202,10 @@ bool are_bf16(std::span<const float> scales) {
 bool are_within(std::span<const float> scales, float least, float most) {
   return std::ranges::all_of(scales, [&](float s) { return s == 0 || (std::abs(s) >= least && std::abs(s) <= most); });
 }
+// Whether the last five bits of all are 0, so that products with integers of as many bits are f32 numbers.
+bool are_short(std::span<const float> scales) {
+  return std::ranges::all_of(scales, [](float s) { return (std::bit_cast<unsigned>(s) & 31) == 0; });
+}
 // Whether all scales but 0 and NaN have pairs, where they are at most this.
 bool have_pairs(std::span<const float> scales, float most) {
   return std::ranges::all_of(scales, [&](float s) { return std::isnan(s) || are_within({&s, 1}, kLeastPair, most); });
@@ -231,6 +235,9 @@ Choice of_integers(const Weight& w) {
   else if (four && are_whole(-8, 8) && have_pairs(scales, kMostLifted) &&
            std::ranges::all_of(scales, [](float s) { return pair_of(s, true).has_value(); }))
     c.form = ScaleForm::pair_zero;
+  else if (c.code == Code::int4 && are_whole(-8, 8) && are_within(scales, kLeastScale, kMostLifted) &&
+           are_short(scales))
+    c.form = ScaleForm::affine;
   else if (c.code == Code::int4 || w.zeros || w.minima)
     c.form = ScaleForm::f32_all;
   return c;

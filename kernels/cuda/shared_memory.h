@@ -64,8 +64,11 @@ constexpr std::int64_t team_exchange_bytes(bool codes, int peers) {
 }
 // What a block of a cluster receives for each chunk: units of 16 numbers of the head of a set, shared by `blocks`, and
 // peaks and masses of every set.
+constexpr std::int64_t team_sums_bytes(int head, std::int64_t sets, std::int64_t blocks) {
+  return (head / 16 * sets + blocks - 1) / blocks * 512;
+}
 constexpr std::int64_t team_fold_bytes(int head, std::int64_t sets, std::int64_t blocks) {
-  return (head / 16 * sets + blocks - 1) / blocks * 512 + sets * 64;
+  return team_sums_bytes(head, sets, blocks) + sets * 64;
 }
 
 // attend_decode: heads padded to 64 or 128; one, two or four sets of query vectors; spans of 128 keys. The n <= splits
@@ -90,9 +93,10 @@ constexpr std::int64_t stream_fixed_bytes(bool codes) { return 2 * 16 * 8 + 16 +
 constexpr std::int64_t attention_stream_bytes(int head, bool codes, std::int64_t stages, std::int64_t sets,
                                               std::int64_t longest, std::int64_t splits, std::int64_t chunks) {
   const std::int64_t of_kernel = sets <= 2 ? sets : sets <= 4 ? 4 : 8;
-  std::int64_t received = splits > 1 ? chunks * team_fold_bytes(head, sets, splits) : 0;
-  for (std::int64_t n = 1; n < splits; ++n)  // fewer blocks have one chunk each
-    received = std::max(received, n * team_fold_bytes(head, sets, n));
+  std::int64_t received = 0;
+  for (std::int64_t n = 2; n <= splits; ++n)  // the blocks of a sequence; fewer than `splits` have a chunk each
+    received = std::max(received, (n == splits ? chunks : n) * team_sums_bytes(head, sets, n));
+  if (splits > 1) received += chunks * sets * 64;  // peaks, of the longest sequence's chunks
   return stages * 64 * head * (codes ? 1 : 2) + stream_fixed_bytes(codes) +
          of_kernel * (team_exchange_bytes(codes, 4) + (sets > 2 ? head * 16 : 0)) + (codes ? 0 : longest * head * 8) +
          received;

@@ -16,7 +16,7 @@ inline float usable(float scale, const Extremes& e) {
   return scale >= std::numeric_limits<float>::min() ? scale : 0.0f;
 }
 
-// The nearest number of a type: bf16, f16 or f32. Not below the least normal one of f16.
+// The nearest number of a type: bf16, f16 or f32. Numbers beyond the greatest of f16 are rounded to as many bits.
 inline float stored_scale(float scale, DType type) {
   if (type == DType::f32 || !std::isfinite(scale)) return scale;
   if (type == DType::bf16) return float(bf16(scale));

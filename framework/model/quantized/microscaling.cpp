@@ -1,5 +1,6 @@
 #include "framework/model/quantized/microscaling.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/model/in_parallel.h"
@@ -23,6 +24,10 @@ Weight unpack(const Parts& parts, const Tensor& codes, const std::string& scales
   auto* to = w.values.data<std::uint8_t>();
   in_parallel(w.out, w.in, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * w.in; i < end * w.in; ++i) to[i] = std::uint8_t(bytes[i / 2] >> i % 2 * 4 & 15);
+    // A group of zeros may be stored with any exponent; as a scale of 0 it asks no device for a wider range.
+    for (std::int64_t g = begin * w.in / kGroup; g < end * w.in / kGroup; ++g)
+      if (std::all_of(to + g * kGroup, to + (g + 1) * kGroup, [](std::uint8_t code) { return code % 8 == 0; }))
+        w.scales.data<float>()[g] = 0;
   });
   return w;
 }

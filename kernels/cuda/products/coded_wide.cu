@@ -175,9 +175,9 @@ double cost_of(const CudaBackend& backend, const CodedWay& way, const PackedMatr
          std::max(bytes, rounds * (double(m.in) / 16 / parts * step + (parts > 1 ? 2 * write + 1750 : write)) / 1750);
 }
 // The same of unpacking, reading 2 bytes a weight again, and of the library's products.
-double cost_unpacked(const PackedMatrix& m, double rows) {
+double cost_unpacked(const CudaBackend& backend, const PackedMatrix& m, double rows) {
   const double numbers = double(m.out) * double(m.in), copied = (double(m.bytes()) + 2 * numbers) / 4.2e6 + 4;
-  return copied + 6 + std::max(2 * numbers / 4.2e6, 2 * rows * numbers / 650e6);
+  return copied + 6 + std::max(2 * numbers / 4.2e6, 2 * rows * numbers / (650e6 / 132 * backend.multiprocessors()));
 }
 
 const CodedWay& way_for(const CudaBackend& backend, const PackedMatrix& m, std::int64_t rows) {
@@ -197,7 +197,7 @@ bool can_widen_codes(const CudaBackend& backend, const PackedMatrix& m) {
 }
 
 bool widens_codes(const CudaBackend& backend, const PackedMatrix& m, std::int64_t rows) {
-  return cost_of(backend, way_for(backend, m, rows), m, double(rows)) < cost_unpacked(m, double(rows));
+  return cost_of(backend, way_for(backend, m, rows), m, double(rows)) < cost_unpacked(backend, m, double(rows));
 }
 
 void coded_wide_product(CudaProducts& products, const Epilogue& to, const Tensor& x, const PackedMatrix& m) {

@@ -11,7 +11,7 @@
 // FP8 and FP4: exponent and mantissa where bf16 has them are the number times 2^-120 or 2^-126.
 //
 // Instructions for two weights beside those of a scale: int4 2.25, with zero points 3.25, with pairs 4.25; FP4 3.25;
-// FP8 3.5, with pairs 4.5; int8 2, with f32 scales 7.
+// FP8 3.5, with pairs 4.5; int8 2, with f32 scales 7; with minima int4 7.25.
 //
 // 2:4 weights are stored like codes of 8 bits whose scale belongs to 16 inputs: the two bf16 numbers of four inputs are
 // a word, and in the place of the scale are bits that name the inputs that have one.
@@ -100,6 +100,21 @@ template <> struct Scale<ScaleForm::f32> {
   Scale() = default;
   template <class B> __device__ explicit Scale(B bytes) : scale(__uint_as_float(bytes.word(0))) {}
   __device__ Pair times(float2 n) const { return rounded_pair(__fmul_rn(scale, n.x), __fmul_rn(scale, n.y)); }
+};
+template <> struct Scale<ScaleForm::affine> {
+  float scale = 0, minimum = 0;
+  Pair offset = 0;
+  Scale() = default;
+  template <class B> __device__ explicit Scale(B bytes) : minimum(__uint_as_float(bytes.word(4))) {
+    const unsigned parts = bytes.word(0);
+    scale = __uint_as_float(parts & ~31u);
+    offset = multiply_pair(both(parts & 31), both(0xff00));  // -2^127
+  }
+  __device__ float of(float n) const { return __fmaf_rn(scale, n, minimum); }
+  __device__ Pair times(Pair p) const {
+    const float2 n = widened_pair(p);
+    return rounded_pair(of(n.x), of(n.y));
+  }
 };
 template <> struct Scale<ScaleForm::f32_all> {
   float scale = 0, zero = 0, minimum = 0;

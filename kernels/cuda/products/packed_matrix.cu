@@ -1,6 +1,7 @@
 // Packs codes into cells, and unpacks cells to bf16. Bytes: packing out * in read, half of it or all written, once at
 // load; unpacking bits / 8 read and 2 written for each weight.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cuda/products/packed_matrix.cuh"
@@ -202,6 +203,10 @@ bool are_bf16(std::span<const float> scales) {
 bool are_within(std::span<const float> scales, float least, float most) {
   return std::ranges::all_of(scales, [&](float s) { return s == 0 || (std::abs(s) >= least && std::abs(s) <= most); });
 }
+// Whether the last five bits of all are 0, so that products with integers of as many bits are f32 numbers.
+bool are_short(std::span<const float> scales) {
+  return std::ranges::all_of(scales, [](float s) { return (std::bit_cast<unsigned>(s) & 31) == 0; });
+}
 // Whether all scales but 0 and NaN have pairs, where they are at most this.
 bool have_pairs(std::span<const float> scales, float most) {
   return std::ranges::all_of(scales, [&](float s) { return std::isnan(s) || are_within({&s, 1}, kLeastPair, most); });
@@ -231,6 +236,9 @@ Choice of_integers(const Weight& w) {
   else if (four && are_whole(-8, 8) && have_pairs(scales, kMostLifted) &&
            std::ranges::all_of(scales, [](float s) { return pair_of(s, true).has_value(); }))
     c.form = ScaleForm::pair_zero;
+  else if (c.code == Code::int4 && are_whole(-8, 8) && are_within(scales, kLeastScale, kMostLifted) &&
+           are_short(scales))
+    c.form = ScaleForm::affine;
   else if (c.code == Code::int4 || w.zeros || w.minima)
     c.form = ScaleForm::f32_all;
   return c;
@@ -258,7 +266,9 @@ Tensor parts_of(const Weight& w, const Choice& c) {
   const std::int64_t groups = w.in / w.group, words = words_of(c.form);
   const Tensor all = Tensor::host({w.out, groups, words}, DType::i32);
   const auto part = [](const Tensor& t, std::int64_t i) { return t ? t.data<float>()[i] : 0.0f; };
-  const auto same = [&](const Tensor& t, std::int64_t i) { return part(t, i) == part(t, i - groups); };
+  const auto same = [&](const Tensor& t, std::int64_t i) {  // zeros with their signs
+    return std::bit_cast<std::uint32_t>(part(t, i)) == std::bit_cast<std::uint32_t>(part(t, i - groups));
+  };
   std::int32_t* to = all.data<std::int32_t>();
   for (std::int64_t i = 0; i < w.out * groups; ++i, to += words)
     if (i >= groups && same(w.scales, i) && same(w.zeros, i) && same(w.minima, i))

@@ -72,6 +72,7 @@ template <class F> void with_unpack(const PackedLayout& layout, F f) {
              : form == bf16_zero ? f(Unpack<Code::int4, bf16_zero>())
              : form == pair      ? f(Unpack<Code::int4, pair>())
              : form == pair_zero ? f(Unpack<Code::int4, pair_zero>())
+             : form == affine    ? f(Unpack<Code::int4, affine>())
                                  : f(Unpack<Code::int4, f32_all>());
     case Code::int8:
       return form == bf16  ? f(Unpack<Code::int8, bf16>())

@@ -25,11 +25,16 @@ enum class Code : std::uint8_t { int4, int8, e4m3, e2m1, table, sparse };
 //   bf16_zero  the scale, the negative of the zero point
 //   pair       high, low
 //   pair_zero  high, low with the zero point in its last five bits, which are 0
-//   f32, f32_all   the scale; its zero point and minimum too
-enum class ScaleForm : std::uint8_t { bf16, bf16_zero, pair, pair_zero, f32, f32_all };
+//   f32        the scale
+//   affine     the scale with the zero point in its last five bits, which are 0, so that products are exact; the
+//              negative of the minimum
+//   f32_all    the scale, the zero point, the minimum
+enum class ScaleForm : std::uint8_t { bf16, bf16_zero, pair, pair_zero, f32, affine, f32_all };
 
 constexpr int bits_of(Code code) { return code == Code::int4 || code == Code::e2m1 || code == Code::table ? 4 : 8; }
-constexpr int bytes_of(ScaleForm form) { return form == ScaleForm::bf16 ? 2 : form == ScaleForm::f32_all ? 12 : 4; }
+constexpr int bytes_of(ScaleForm form) {
+  return form == ScaleForm::bf16 ? 2 : form == ScaleForm::affine ? 8 : form == ScaleForm::f32_all ? 12 : 4;
+}
 
 // Codes become bf16 numbers that are the number times 2^-lift, and scales are stored times 2^lift. Of int4 and int8
 // with a bf16 scale alone, the kernel multiplies the scale.
@@ -119,6 +124,8 @@ inline std::optional<ScaleParts> scale_parts(Code code, ScaleForm form, float sc
     }
     case ScaleForm::f32:
       return ScaleParts{word(lifted(scale))};
+    case ScaleForm::affine:
+      return ScaleParts{word(lifted(scale)) | std::uint32_t(8 + zero), word(-minimum)};
     case ScaleForm::f32_all:
       return ScaleParts{word(scale), word(zero), word(minimum)};
   }
@@ -130,7 +137,8 @@ constexpr ScaleForm common_form(ScaleForm a, ScaleForm b) {
   using enum ScaleForm;
   const auto either = [&](ScaleForm form) { return a == form || b == form; };
   if (a == b) return a;
-  if (either(f32) || either(f32_all)) return f32_all;
+  if (either(bf16) && either(f32)) return f32;
+  if (either(f32) || either(affine) || either(f32_all)) return f32_all;
   const bool pairs = either(pair) || either(pair_zero), zeros = either(bf16_zero) || either(pair_zero);
   return pairs ? zeros ? pair_zero : pair : bf16_zero;
 }
@@ -145,6 +153,7 @@ constexpr ReformedParts reformed(Code code, ScaleForm from, ScaleForm to, std::u
   const std::uint32_t zero = from == bf16_zero && offset >= 0 && offset <= 16 ? std::uint32_t(offset) : 8,
                       low = from == pair ? parts >> 16 : parts & 0x8000u,
                       high = (parts & 0xffffu) + (std::uint32_t(lift_of(code, to) - lift_of(code, from)) << 7);
+  if (to == f32) return {(parts << 16) + (std::uint32_t(lift_of(code, to) - lift_of(code, from)) << 23), from == bf16};
   if (to == bf16_zero) return {high | 0xbe00u << 16, from == bf16};
   if (to == pair) return {high | low << 16, from == bf16};
   return {high | (low | zero) << 16,

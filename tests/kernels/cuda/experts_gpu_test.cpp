@@ -260,6 +260,17 @@ TEST_P(PackedExperts, of_scales_of_several_types_stay_packed) {
   EXPECT_LE(double(grouped_weights(*cuda, 4, stored).bytes()), 1.1 * 4 * 64 * 256 * (format.bits() == 4 ? 0.5 : 1));
 }
 
+// Some scales are beyond those that a bf16 form takes.
+TEST_P(PackedExperts, of_integers_with_great_scales_stay_packed) {
+  if (format.name() != "int5" && format.name() != "int6" && format.name() != "int8") return;
+  const auto stored = [&](int e) {
+    const Tensor t = random_tensor({64, 256}, unsigned(e), e == 1 ? 4 : 0.05f);
+    return quantize(Weight::dense(t), format);
+  };
+  expect_the_dense_bits(4, stored, "some great scales");
+  EXPECT_LE(double(grouped_weights(*cuda, 4, stored).bytes()), 1.2 * 4 * 64 * 256);
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, PackedExperts, ::testing::ValuesIn(weight_formats()), name_of_format);
 
 }  // namespace

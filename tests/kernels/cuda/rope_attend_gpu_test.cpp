@@ -97,6 +97,14 @@ TEST(RopeAttend, EveryNumberOfSets) {
     }
 }
 
+// Sequences of fewer chunks than the cluster has blocks, beside one that has a chunk for each: what the others send is
+// most here.
+TEST(RopeAttend, SequencesOfFewerChunksThanBlocks) {
+  for (const int last : {100, 300, 500, 640, 700, 800})
+    for (const int rows : {3, 8, 16, 32})
+      compare({.group = 2, .kv_heads = 8}, {{900, 880, last}, {rows, rows, rows}}, unsigned(last + rows));
+}
+
 // So many sequences that each has a block on its own multiprocessor: the ring has its greatest depth, and one context
 // passes through it several times.
 TEST(RopeAttend, OneLongContextAmongMany) {

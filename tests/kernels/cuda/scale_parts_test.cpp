@@ -107,6 +107,20 @@ TEST(ScaleParts, Bf16ScalesGiveTheWeights) {
       }
     }
 }
+// Scales of GGUF's K formats: a number of fp16 times one of 6 bits.
+TEST(ScaleParts, ScalesAndMinimaOfFewBitsGiveTheWeights) {
+  for (int i = 0; i < 20000; ++i) {
+    const float scale = float_from_f16(std::uint16_t(0x1000 + i % 0x1fff)) * float(i % 63 + 1) / 64,
+                zero = float(i % 17 - 8), minimum = float(i % 101 - 50) * 0x1.23p-9f;
+    const ScaleParts parts = scale_parts(Code::int4, ScaleForm::affine, scale, zero, minimum).value();
+    const float offset = fma_bf16(of_bits(parts[0] & 31), -0x1p127f, -0.0f);
+    for (int code = 0; code < 16; ++code) {
+      const float number = fma_bf16(of_bits(std::uint32_t(code)), 0x1p127f, offset),
+                  sum = std::fma(std::bit_cast<float>(parts[0] & ~31u), number, std::bit_cast<float>(parts[1]));
+      ASSERT_EQ(float(bf16(sum)), weight_of(float(code - 8), {scale, zero, minimum}));
+    }
+  }
+}
 // A code of FP4 is its number times 2^-126; where the form is possible, so is every power of two.
 TEST(ScaleParts, PowersOfTwoGiveTheWeightsOfFp4) {
   for (int exponent = -100; exponent <= 0; ++exponent)
@@ -144,6 +158,9 @@ TEST(ScaleParts, AreTheSameScaleInACommonForm) {
     for (int code = 0; code < 0x7f; ++code)
       ASSERT_EQ(of_e4m3(pair, parts, code), weight_of(formats::float_of_e4m3(std::uint8_t(code)), {scale}));
   }
+  const auto [parts, fits] = reformed(Code::int8, bf16, f32, word_of(Code::int8, bf16, -0.015625f));
+  EXPECT_TRUE(fits);
+  EXPECT_EQ(std::bit_cast<float>(parts), -0.015625f);
   EXPECT_FALSE(reformed(Code::int4, bf16_zero, pair_zero, word_of(Code::int4, bf16_zero, 1, 9)).fits);
   EXPECT_FALSE(reformed(Code::int4, pair, pair_zero, word_of(Code::int4, pair, 1.0f / 3)).fits);
 }
@@ -153,7 +170,8 @@ TEST(ScaleParts, HaveACommonForm) {
   EXPECT_EQ(common_form(bf16_zero, bf16), bf16_zero);
   EXPECT_EQ(common_form(bf16_zero, pair), pair_zero);
   EXPECT_EQ(common_form(pair_zero, bf16), pair_zero);
-  EXPECT_EQ(common_form(f32, bf16), f32_all);
+  EXPECT_EQ(common_form(f32, bf16), f32);
+  EXPECT_EQ(common_form(f32, pair), f32_all);
   EXPECT_EQ(common_form(f32, f32), f32);
 }
 

@@ -59,6 +59,24 @@ TEST(SharedMemory, attention_over_codes_fits_on_every_gpu) {
   EXPECT_LE(attention_stream_bytes(128, true, 4, 4, 32, 1, 256), kLeastSharedMemory);
 }
 
+// What the stream kernel receives: behind the peaks of all chunks of the longest sequence, the sums of a sequence's
+// own.
+TEST(SharedMemory, of_a_cluster_holds_what_sequences_of_fewer_chunks_send) {
+  for (const int head : {64, 128})
+    for (const int sets : {1, 2, 3, 4, 8})
+      for (int splits = 2; splits <= 16; ++splits)
+        for (const int chunks : {splits, 2 * splits - 1, 3 * splits}) {
+          const std::int64_t received = attention_stream_bytes(head, false, 4, sets, 16, splits, chunks) -
+                                        attention_stream_bytes(head, false, 4, sets, 16, 1, chunks);
+          for (int own = 1; own <= chunks; ++own) {
+            const int blocks = std::min(own, splits), units = (head / 16 * sets + blocks - 1) / blocks;
+            if (blocks > 1)
+              EXPECT_GE(received, chunks * sets * 8 * 8 + own * units * 512)
+                  << head << ", " << sets << " sets, " << own << " of " << chunks << " chunks, " << splits << " blocks";
+          }
+        }
+}
+
 TEST(SharedMemory, norms_and_attention_of_any_numbers_and_heads_fit_without_asking) {
   EXPECT_LE(kPlainBytes, kStaticLimit);
   EXPECT_LE(rope_store_bytes(512), kStaticLimit);

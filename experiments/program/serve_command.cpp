@@ -16,7 +16,7 @@ using nlohmann::json;
 namespace {
 
 struct ServeFlags {
-  std::string model, draft, drafter, config, keys, access_log = "-";
+  std::string model, draft, drafter, config, chat_template, keys, access_log = "-";
   std::vector<std::string> set, plugins;
   int batch = 32, queue = 256;
   bool open = false;
@@ -58,7 +58,8 @@ int serve_model(ServeFlags& f) {
   serve::ServedModel model(document, f.plugins, f.config.empty() ? "" : std::filesystem::path(f.config).parent_path(),
                            {.waiting = std::size_t(f.queue),
                             .after_step = [&](const StepReport& report) { metrics->observe(report); },
-                            .limits = f.limits});
+                            .limits = f.limits,
+                            .chat_template = f.chat_template});
   metrics = std::make_unique<serve::Metrics>(f.server.name.empty() ? model.name() : f.server.name);
   serve::Server server(model, keys, *metrics, log, f.server);
   server.watch_signals();
@@ -101,6 +102,7 @@ void add_serve(Commands& all) {
   c.add_option("--draft", f.draft, "Hugging Face directory or GGUF file of a draft model");
   c.add_option("--drafter", f.drafter, "another drafter (foretoken list): a name, or JSON with options");
   c.add_option("--config", f.config, "run document; its sampling has the defaults of requests");
+  c.add_option("--chat-template", f.chat_template, "file with a Jinja template (default: the model's, if it has one)");
   add_repeatable(c, "--set", f.set, "/POINTER=VALUE, any key of a run (foretoken keys); may be given again");
   add_shown(c, "--batch", f.batch, "the most outputs at once, where the run does not say")->check(CLI::Range(1, 4096));
   add_shown(c, "--host", f.server.host, "address that is listened at");

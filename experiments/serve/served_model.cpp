@@ -6,6 +6,7 @@
 
 #include "experiments/serve/api_error.h"
 #include "experiments/session/run_document.h"
+#include "framework/text/json_file.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
 
@@ -114,8 +115,14 @@ ServedModel::ServedModel(const json& document, const std::vector<std::string>& p
 
 // The model's own form, unless the run names one or none.
 void ServedModel::choose_chat(const json& document, const std::filesystem::path& beside) {
+  if (!options_.chat_template.empty()) {
+    chat_ =
+        ChatTemplate::of(read_file(options_.chat_template), nlohmann::ordered_json::object(), options_.chat_template);
+    return;
+  }
   if (says(document, "/workload/chat")) {
     chat_ = chat_of(run_, beside);
+    if (chat_) chat_->encode(*tokenizer_, "x");  // an Error where it is another model's
     if (!chat_)
       no_chat_ = "this server was started with '/workload/chat': \"none\", so it serves /v1/completions alone";
     return;
@@ -126,8 +133,8 @@ void ServedModel::choose_chat(const json& document, const std::filesystem::path&
     chat_ = chat_of(automatic, beside);
   } catch (const Error& e) {
     no_chat_ = std::string(e.what()) +
-               "; a form is named with '/workload/chat' when the server is started, and "
-               "/v1/completions takes prompts as they are";
+               "; when the server is started a form is named with '/workload/chat', or a template given with "
+               "--chat-template";
   }
 }
 

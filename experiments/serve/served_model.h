@@ -43,6 +43,7 @@ struct ServedModelOptions {
   std::size_t waiting = 256;                            // requests that wait for a place in the batch (EngineLoop)
   std::function<void(const StepReport&)> after_step{};  // on the loop's thread
   RequestLimits limits{};
+  std::string chat_template{};  // a file with a Jinja template of conversations; empty: as the run has it
 };
 
 class ServedModel {

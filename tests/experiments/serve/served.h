@@ -17,7 +17,8 @@ namespace foretoken::test {
 
 using nlohmann::json;
 
-// The demo pair: drafts of three tokens, two sides of a conversation in the form "vicuna", one thread.
+// The demo pair: drafts of three tokens, one thread, greedy where a request does not say. Servers below take the plain
+// template of conversations.
 json demo_run(int batch = 64);
 // The tokens that an engine of the same run gives `prompt`, alone and without a server, as text.
 std::string text_alone(const json& run, const std::string& prompt, int max_tokens, double temperature = 0,

@@ -22,7 +22,7 @@ json demo_run(int batch) {
           {"policy", {{"name", "fixed"}, {"length", 3}}},
           {"verifier", {{"name", "speculative_sampling"}}},
           {"engine", {{"batch", batch}, {"device", "cpu"}, {"threads", 1}}},
-          {"workload", {{"chat", "vicuna"}}}};
+          {"sampling", {{"temperature", 0}}}};
 }
 
 std::string text_alone(const json& document, const std::string& prompt, int max_tokens, double temperature,
@@ -102,8 +102,9 @@ Answered TestClient::read() {
 }
 
 std::string post_text(const std::string& path, const std::string& body, const std::string& headers) {
-  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n" + headers + "\r\n" + body;
 }
 
 Answered TestClient::post(const std::string& path, const std::string& body, const std::string& headers) {
@@ -128,7 +129,8 @@ RunningServer::RunningServer(Options options) : keys_(std::move(options.keys)) {
                                       metrics_.observe(report);
                                       if (also) also();
                                     },
-                                .limits = options.limits});
+                                .limits = options.limits,
+                                .chat_template = std::string(FORETOKEN_SOURCE_DIR) + "/experiments/serve/plain.jinja"});
   server_ = std::make_unique<serve::Server>(*model_, keys_, metrics_, log_, options.server);
   port_ = server_->port();
   thread_ = std::thread([this] { server_->run(); });

@@ -107,14 +107,16 @@ TEST(HostileRequests, are_answered_with_one_sentence) {
   RunningServer server(std::move(options));
   const auto refused = [&](const Answered& a, int status) {
     EXPECT_EQ(a.status, status) << a.body;
-    if (a.status > 0) EXPECT_FALSE(a.message().empty());
+    if (a.status > 0) {
+      EXPECT_FALSE(a.message().empty());
+    }
   };
-  refused(server.client().post("/v1/completions", std::string(65 << 10, ' ')), 413);
-  refused(
-      server.client().post("/v1/completions", R"({"prompt": "x"})", "X-Long: " + std::string(20 << 10, 'x') + "\r\n"),
-      431);
-  refused(server.client().post("/v1/completions", "{\"prompt\": \"\xc3\x28\"}"), 400);
-  refused(server.client().post("/v1/completions", std::string(60 << 10, '[')), 400);
+  refused(server.client().post_bytes("/v1/completions", std::string(65 << 10, ' ')), 413);
+  refused(server.client().post_bytes("/v1/completions", R"({"prompt": "x"})",
+                                     "X-Long: " + std::string(20 << 10, 'x') + "\r\n"),
+          431);
+  refused(server.client().post_bytes("/v1/completions", "{\"prompt\": \"\xc3\x28\"}"), 400);
+  refused(server.client().post_bytes("/v1/completions", std::string(60 << 10, '[')), 400);
   TestClient other(server.port());
   other.send("nonsense\r\n\r\n");
   refused(other.read(), 400);
@@ -148,7 +150,7 @@ TEST(HostileRequests, of_any_bytes_end_nothing) {
     }
     TestClient client(server.port());
     if (i % 3 != 0) {
-      const Answered a = client.post("/v1/completions", sent);
+      const Answered a = client.post_bytes("/v1/completions", sent);
       EXPECT_TRUE(a.status == 200 || a.status == 400 || a.status == 404) << sent << "\n" << a.status << a.body;
       ++(a.status == 200 ? served : refused);
     } else {

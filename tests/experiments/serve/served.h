@@ -47,9 +47,9 @@ class TestClient {
   void half_close() { socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send); }
   void close() { socket_.close(); }
   Answered read();
-  Answered post(const std::string& path, const std::string& body, const std::string& headers = "");
+  Answered post_bytes(const std::string& path, const std::string& body, const std::string& headers = "");
   Answered post(const std::string& path, const json& body, const std::string& headers = "") {
-    return post(path, body.dump(), headers);
+    return post_bytes(path, body.dump(), headers);
   }
   Answered get(const std::string& path, const std::string& headers = "");
 

@@ -107,7 +107,7 @@ std::string post_text(const std::string& path, const std::string& body, const st
          "\r\n" + headers + "\r\n" + body;
 }
 
-Answered TestClient::post(const std::string& path, const std::string& body, const std::string& headers) {
+Answered TestClient::post_bytes(const std::string& path, const std::string& body, const std::string& headers) {
   send(post_text(path, body, headers));
   return read();
 }

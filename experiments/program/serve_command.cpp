@@ -1,9 +1,11 @@
 // `foretoken serve`: a server of OpenAI's API over one model. Options set keys of a run document.
 #include <csignal>
+#include <thread>
 
 #include <spdlog/spdlog.h>
 
 #include "experiments/program/commands.h"
+#include "experiments/serve/overhead.h"
 #include "experiments/serve/server.h"
 #include "experiments/session/run_document.h"
 #include "experiments/sweep/sweep.h"
@@ -24,6 +26,7 @@ struct ServeFlags {
   serve::ServerOptions server;
   serve::RequestLimits limits;
   serve::Rates rates;
+  serve::OverheadOptions overhead{.streams = 0};
 };
 
 json served_document(const ServeFlags& f) {
@@ -44,12 +47,46 @@ json served_document(const ServeFlags& f) {
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
+// Instead of serving others.
+void measure(serve::ServedModel& model, serve::Server& server, const serve::OverheadOptions& options) {
+  std::thread thread([&] { server.run(); });
+  const auto end = [&] {
+    server.stop();
+    thread.join();
+  };
+  try {
+    print(serve::measured_overhead(model, server, options));
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+void serve_clients(const ServeFlags& f, serve::ServedModel& model, serve::Keys& keys, serve::Metrics& metrics,
+                   serve::AccessLog& log) {
+  serve::Server server(model, keys, metrics, log, f.server);
+  if (f.overhead.streams > 0) return measure(model, server, f.overhead);
+  server.watch_signals();
+  spdlog::info("serving {} at {}/v1; Ctrl-C ends it once running requests are done", model.name(), server.url());
+  if (!model.no_chat().empty()) spdlog::info("conversations are refused: {}", model.no_chat());
+  server.run();
+  spdlog::info("the server has ended");
+}
+
 int serve_model(ServeFlags& f) {
   if (!is_loopback(f.server.host) && f.keys.empty() && !f.open)
     throw Error("--host " + f.server.host +
                 " is reached from other machines, and no key is asked for; give --keys FILE, or --open where a proxy "
                 "or a firewall keeps strangers out");
   std::signal(SIGPIPE, SIG_IGN);  // of an access log that nobody reads any more
+  if (f.overhead.streams > 0) {
+    f.server.host = "127.0.0.1";
+    f.server.port = 0;
+    f.keys.clear();
+    f.access_log = "none";
+    f.queue = std::max(f.queue, f.overhead.streams);
+  }
   f.server.body_bytes = std::size_t(f.body_mib * (1 << 20));
   serve::Keys keys = f.keys.empty() ? serve::Keys(f.rates) : serve::Keys(f.keys, f.rates);
   serve::AccessLog log(f.access_log);
@@ -61,14 +98,10 @@ int serve_model(ServeFlags& f) {
                             .limits = f.limits,
                             .chat_template = f.chat_template});
   metrics = std::make_unique<serve::Metrics>(f.server.name.empty() ? model.name() : f.server.name);
-  serve::Server server(model, keys, *metrics, log, f.server);
-  server.watch_signals();
-  spdlog::info("serving {} at {}/v1; Ctrl-C ends it once running requests are done", model.name(), server.url());
-  if (!model.no_chat().empty()) spdlog::info("conversations are refused: {}", model.no_chat());
-  server.run();
+  serve_clients(f, model, keys, *metrics, log);
+  model.loop().drain();  // what was cancelled ends, and nothing changes any more
   for (const std::string& sentence : {model.engine().doubt(), model.engine().notice()})
     if (!sentence.empty()) spdlog::warn("{}", sentence);
-  spdlog::info("the server has ended");
   return 0;
 }
 
@@ -110,6 +143,10 @@ void add_serve(Commands& all) {
   c.add_option("--name", f.server.name, "of the model, for clients (default: the last part of its path)");
   add_limits(c, f);
   add_shown(c, "--access-log", f.access_log, "a line of JSON for each request; -: standard output, none, or a file");
+  add_shown(c, "--measure", f.overhead.streams,
+            "serve nobody, but compare so many streams with the engine alone; 0: serve")
+      ->check(CLI::Range(0, 1 << 16));
+  add_shown(c, "--measure-tokens", f.overhead.tokens, "of each of these streams")->check(CLI::Range(1, 1 << 20));
   add_plugins(c, f.plugins);
 }
 

@@ -73,6 +73,7 @@ class Program(InFolder):
             "calibrate",
             "predict",
             "generate",
+            "serve",
             "quickstart",
             "list",
             "keys",

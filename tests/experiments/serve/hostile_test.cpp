@@ -179,10 +179,9 @@ TEST(Queues, are_bounded_and_answer_429) {
   };
   ask();
   ASSERT_TRUE(gated.gate.reached());
-  for (int i = 0; i < 2; ++i) ask();
+  ask();  // the first one counts as waiting until its step has ended
   while (gated.server.model().loop().waiting() < 2) std::this_thread::sleep_for(5ms);
-  Answered busy;
-  for (int i = 0; i < 3 && busy.status != 429; ++i) busy = gated.server.complete(body);
+  const Answered busy = gated.server.complete(body);
   EXPECT_EQ(busy.status, 429);
   EXPECT_EQ(busy.retry_after, "1");
   EXPECT_NE(busy.message().find("busy"), std::string::npos);

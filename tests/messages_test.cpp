@@ -72,6 +72,8 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/costs/", {"predict"}},
     {"experiments/quality/", {"quality"}},
     {"experiments/quantize/", {"quantize"}},
+    {"experiments/serve/gateway", {"gateway"}},
+    {"experiments/program/gateway", {"gateway"}},
     {"experiments/serve/", {"serve"}},
     {"experiments/program/check", {"check"}},
     {"experiments/program/serve", {"serve"}},

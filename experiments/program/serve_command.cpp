@@ -22,7 +22,7 @@ struct ServeFlags {
   std::vector<std::string> set, plugins;
   int batch = 32, queue = 256;
   bool open = false;
-  double body_mib = 4;
+  double body_mib = 2;
   serve::ServerOptions server;
   serve::RequestLimits limits;
   serve::Rates rates;
@@ -40,7 +40,7 @@ json served_document(const ServeFlags& f) {
   if (!run.contains("drafter")) run["drafter"] = {{"name", "none"}};
   if (!run.contains("/engine/batch"_json_pointer)) run["engine"]["batch"] = f.batch;
   for (const auto& s : f.set) put_setting(run, s, "--set");
-  if (!run.contains("/target/model"_json_pointer))
+  if (!run.contains("/target/model"_json_pointer) && !run.contains("axes"))  // of a sweep more is said later
     throw Error("there is no model to serve; give --model DIR, or a run document with --config FILE");
   return run;
 }

@@ -47,19 +47,27 @@ void Connection::write_events(const std::string& events, bool last) {
   write(std::move(bytes), last);
 }
 
+// At once as far as the socket takes it, which is nearly always: an operation of its own for each round of 512 streams
+// takes as long as a step.
 void Connection::write(std::string bytes, bool last) {
   begun_ = writing_ = true;
   out_ = std::move(bytes);
+  Failed failed;
+  stream_.socket().non_blocking(true, failed);
+  const std::size_t sent = stream_.socket().write_some(asio::buffer(out_), failed);
+  if (failed && failed != asio::error::would_block) return on_written(failed, last);
+  if (sent == out_.size()) return on_written({}, last);
   stream_.expires_after(duration_of(server_.options.write_seconds));
-  asio::async_write(stream_, asio::buffer(out_), [self = shared_from_this(), last](const Failed& failed, std::size_t) {
-    self->on_written(failed, last);
-  });
+  asio::async_write(stream_, asio::buffer(out_) + sent,
+                    [self = shared_from_this(), last](const Failed& failed, std::size_t) {
+                      self->stream_.expires_never();
+                      self->on_written(failed, last);
+                    });
 }
 
 void Connection::on_written(const Failed& failed, bool last) {
   writing_ = false;
   if (closed_) return;
-  stream_.expires_never();
   if (failed) {
     if (answer_) {
       server_.metrics.dropped();

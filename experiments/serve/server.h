@@ -17,7 +17,7 @@ struct ServerOptions {
   int port = 8000;                 // 0: any that is free
   std::string name = {};           // of the model, for clients; empty: ServedModel::name
   std::size_t connections = 2048;  // open at once; further ones wait until one ends
-  std::size_t body_bytes = 4 << 20;
+  std::size_t body_bytes = 2 << 20;
   double read_seconds = 30;      // for a request to arrive, and between two of one connection
   double write_seconds = 30;     // for a client to take what was written
   double request_seconds = 600;  // from a request's arrival to its end

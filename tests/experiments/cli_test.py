@@ -74,6 +74,7 @@ class Program(InFolder):
             "predict",
             "generate",
             "serve",
+            "gateway",
             "quickstart",
             "list",
             "keys",

@@ -4,6 +4,7 @@
 
 #include "experiments/serve/api_error.h"
 #include "experiments/serve/draft_caps.h"
+#include "experiments/serve/gateway.h"
 #include "experiments/serve/keys.h"
 #include "experiments/serve/output.h"
 #include "experiments/serve/responses.h"
@@ -210,6 +211,19 @@ TEST(DraftLengths, of_requests_cut_budgets) {
   EXPECT_EQ(caps.cut(3, tree).nodes, 20);
   caps.forget(1);
   EXPECT_EQ(caps.cut(1, chain).nodes, 5);
+}
+
+TEST(Gateways, name_their_replicas) {
+  const std::string text =
+      haproxy_configuration({.replicas = {"127.0.0.1:8001", "http://node-2:8002/v1/"}, .running = 8});
+  for (const char* line : {"  server replica1 127.0.0.1:8001\n", "  server replica2 node-2:8002\n", " maxconn 8\n",
+                           "  retry-on conn-failure empty-response\n", "  balance leastconn\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  EXPECT_EQ(text.find("prometheus"), std::string::npos);
+  for (const char* wrong : {"", "node", ":80", "node:", "node:port", "node:123456", "a b:80", "x:1\n  server y:2"})
+    EXPECT_TRUE(says(sentence_of([&] { haproxy_configuration({.replicas = {wrong}}); }), "no address", "HOST:PORT"))
+        << wrong;
+  EXPECT_TRUE(says(sentence_of([] { haproxy_configuration({}); }), "--replicas"));
 }
 
 TEST(Routes, are_found_by_path_and_method) {

@@ -37,7 +37,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 const std::map<std::string, std::vector<std::string>> kLayers = {
     {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
     {"experiments",
-     {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "program",
+     {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "serve", "program",
       "python"}},
 };
 
@@ -53,6 +53,7 @@ const std::vector<std::pair<std::regex, std::vector<std::string>>> kLibraries = 
     {std::regex("^boost/.*"), {"experiments/", "tests/"}},
     {std::regex("^(CLI|spdlog)/.*"), {"experiments/", "tests/experiments/"}},
     {std::regex("^(nanobind/.*|Python\\.h)"), {"experiments/python/"}},
+    {std::regex("^(openssl|prometheus)/.*"), {"experiments/serve/"}},
     {std::regex("^gtest/.*"), {"tests/"}},
     {std::regex("^foretoken/.*"), {"drafters/", "verifiers/", "tests/plugins/"}},  // what plugins include
 };

@@ -116,8 +116,13 @@ std::string ChatTemplate::rendered(std::span<const std::string> questions, const
     if (i > 0) messages.push_back(message("assistant", answer));
     messages.push_back(message("user", questions[i]));
   }
+  return rendered(messages);
+}
+
+std::string ChatTemplate::rendered(const nlohmann::ordered_json& messages) const {
+  using nlohmann::ordered_json;
   ordered_json variables = marks_.is_null() ? ordered_json::object() : marks_;
-  variables["messages"] = std::move(messages);
+  variables["messages"] = messages;
   variables["tools"] = nullptr, variables["documents"] = nullptr;
   variables["add_generation_prompt"] = true;
   return template_->render(variables, {.date = date_});
@@ -177,6 +182,12 @@ std::vector<Token> ChatTemplate::encode(const Tokenizer& tokenizer, std::string_
                                         const std::optional<std::string>& system) const {
   expect_marks(tokenizer);
   return tokenizer.encode(text(question, system), /*special=*/false);
+}
+
+std::vector<Token> ChatTemplate::encode_messages(const Tokenizer& tokenizer,
+                                                 const nlohmann::ordered_json& messages) const {
+  expect_marks(tokenizer);
+  return tokenizer.encode(rendered(messages), /*special=*/false);
 }
 
 std::vector<Token> ChatTemplate::encode_next(const Tokenizer& tokenizer, std::span<const std::string> questions,

@@ -55,6 +55,10 @@ class ChatTemplate {
   // tokens of a format by name is an Error that names it.
   std::vector<Token> encode(const Tokenizer& tokenizer, std::string_view question,
                             const std::optional<std::string>& system = {}) const;
+  // The tokens of a conversation up to where its next answer begins, as apply_chat_template with add_generation_prompt
+  // renders it: `messages` is a list of {"role": ..., "content": TEXT}. What the template refuses of it is an Error, as
+  // is a tokenizer as of encode().
+  std::vector<Token> encode_messages(const Tokenizer& tokenizer, const nlohmann::ordered_json& messages) const;
   // The tokens of next() behind the tokens of an answer. Errors as of encode(); a tokenizer that joins the last letter
   // of an answer with what follows is one too.
   std::vector<Token> encode_next(const Tokenizer& tokenizer, std::span<const std::string> questions,
@@ -66,6 +70,7 @@ class ChatTemplate {
                            const std::string& answer) const;
   std::string rendered(std::span<const std::string> questions, const std::optional<std::string>& system,
                        const std::string& answer) const;
+  std::string rendered(const nlohmann::ordered_json& messages) const;
   void expect_marks(const Tokenizer& tokenizer) const;
 
   std::string name_;

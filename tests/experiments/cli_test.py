@@ -73,6 +73,8 @@ class Program(InFolder):
             "calibrate",
             "predict",
             "generate",
+            "serve",
+            "gateway",
             "quickstart",
             "list",
             "keys",

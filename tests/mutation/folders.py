@@ -72,7 +72,8 @@ FOLDERS = (
     room("quantize", "quantize", flags=EIGEN),
     room("costs", "costs"),
     room("datastore", "datastore"),
-    room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "shards",
+    room("serve", "serve", "gateway"),
+    room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "serve", "shards",
          "tree_shape", "costs", also=PLUGIN_HASH),
 )
 

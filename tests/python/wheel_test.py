@@ -13,7 +13,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = Path(os.environ.get("FORETOKEN_BUILD_DIR") or ROOT / "build" / "cpu").resolve()
 FOLDER = BUILD / "python"
-TOOLS = ["scikit-build-core>=0.10", "nanobind>=2.4", "numpy", "pandas", "pytest", "nbclient", "ipykernel", "matplotlib"]
+TOOLS = ["scikit-build-core>=0.10", "nanobind>=2.4", "numpy", "pandas", "pytest", "nbclient", "ipykernel", "matplotlib",
+         "openai"]
 UNREACHABLE = ("Temporary failure in name resolution", "No matching distribution found", "Network is unreachable",
                "Connection refused", "ProxyError", "ConnectTimeoutError", "Could not find a version")
 

@@ -1,0 +1,238 @@
+#include "experiments/serve/served_model.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "experiments/serve/api_error.h"
+#include "experiments/session/run_document.h"
+#include "framework/text/json_file.h"
+#include "framework/text/utf8.h"
+#include "kernels/error.h"
+
+namespace foretoken::serve {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kServedRun = "the run to serve";
+
+bool says(const json& document, const char* pointer) {
+  const json::json_pointer key(pointer);
+  return document.contains(key) && !document.at(key).is_null();
+}
+
+// Prompts come with the requests, and nothing is measured.
+json without_workload_prompts(json document) {
+  if (!document.is_object()) return document;
+  if (document.contains("base") && document.contains("axes"))
+    throw Error(std::string(kServedRun) + " is a sweep of several; give one run, as what is under its 'base'");
+  for (const char* pointer : {"/workload/prompts", "/workload/prompt_tokens", "/workload/limit", "/workload/skip",
+                              "/workload/categories", "/workload/repeats", "/workload/rate", "/workload/rates",
+                              "/workload/turns", "/sampling/samples", "/measure", "/trace"})
+    if (says(document, pointer))
+      throw Error(
+          std::string("a server gets its prompts from its clients and measures nothing, so it has no use for '") +
+          pointer + "'; remove it from the run");
+  if (document.value("workload", json::object()).is_object())
+    document["workload"]["prompts"] = "(the prompts of each request)";
+  return document;
+}
+
+// What a body that says nothing asks for.
+ApiRequest standard_of(const json& document, const json& run) {
+  const json &s = run.at("sampling"), &w = run.at("workload");
+  ApiRequest standard;
+  standard.sampling = {.temperature = says(document, "/sampling/temperature") ? s.at("temperature").get<float>() : 1.0f,
+                       .top_k = s.at("top_k"),
+                       .top_p = s.at("top_p"),
+                       .min_p = s.at("min_p"),
+                       .repetition_penalty = s.at("repetition_penalty"),
+                       .frequency_penalty = s.at("frequency_penalty"),
+                       .presence_penalty = s.at("presence_penalty"),
+                       .seed = s.at("seed")};
+  for (const auto& [token, bias] : s.at("logit_bias").items())
+    standard.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
+  standard.seeded = says(document, "/sampling/seed");
+  standard.stops = w.at("stop").get<std::vector<std::string>>();
+  standard.ignore_eos = w.at("ignore_eos");
+  return standard;
+}
+
+std::uint64_t drawn_seed() {
+  thread_local std::mt19937_64 draw{std::random_device{}()};
+  return std::uniform_int_distribution<std::uint64_t>(0, std::uint64_t(9e15))(draw);
+}
+
+std::string last_part(const std::string& path) {
+  const std::filesystem::path given(path);
+  const std::string name = (given.has_filename() ? given : given.parent_path()).filename().string();
+  return replace_broken_utf8(name.empty() ? "model" : name);
+}
+
+ApiError busy(std::size_t waiting) {
+  ApiError error(429,
+                 "the server is busy: " + std::to_string(waiting) +
+                     " requests are waiting, which is as many as may; try again in a second",
+                 "", "queue_full");
+  error.retry_after = 1;
+  return error;
+}
+
+}  // namespace
+
+void LogProbabilities::add(const Sequence& sequence, std::size_t emitted) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t have = sequence.logprobs.size(), some = std::min(have, emitted);
+  values_.insert(values_.end(), sequence.logprobs.end() - std::ptrdiff_t(some), sequence.logprobs.end());
+}
+
+std::vector<float> LogProbabilities::take(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  const auto end = values_.begin() + std::ptrdiff_t(std::min(count, values_.size()));
+  std::vector<float> first(values_.begin(), end);
+  values_.erase(values_.begin(), end);
+  return first;
+}
+
+ServedModel::ServedModel(const json& document, const std::vector<std::string>& plugins,
+                         const std::filesystem::path& beside, ServedModelOptions options)
+    : options_(std::move(options)), bench_(plugins) {
+  bench_.load_plugins(document, beside);
+  run_ = complete_run(without_workload_prompts(document), bench_.registries(), kServedRun);
+  standard_ = standard_of(document, run_);
+  const ModelChoice choice = target_of(run_);
+  name_ = last_part(choice.directory.empty() ? choice.text() : choice.directory);
+  tokenizer_ = bench_.tokenizer(choice, beside);
+  choose_chat(document, beside);
+  registries_ = with_caps(bench_.registries(), caps_);
+  engine_ = bench_.engine(run_, Side::speculative, beside, registries_);
+  target_ = engine_->target().info();
+  loop_ = std::make_unique<EngineLoop>(
+      *engine_, EngineLoopOptions{.waiting = options_.waiting, .after_step = options_.after_step});
+}
+
+// The model's own form, unless the run names one or none.
+void ServedModel::choose_chat(const json& document, const std::filesystem::path& beside) {
+  if (!options_.chat_template.empty()) {
+    chat_ =
+        ChatTemplate::of(read_file(options_.chat_template), nlohmann::ordered_json::object(), options_.chat_template);
+    return;
+  }
+  if (says(document, "/workload/chat")) {
+    chat_ = chat_of(run_, beside);
+    if (chat_) chat_->encode(*tokenizer_, "x");  // an Error where it is another model's
+    if (!chat_)
+      no_chat_ = "this server was started with '/workload/chat': \"none\", so it serves /v1/completions alone";
+    return;
+  }
+  json automatic = run_;
+  automatic["workload"]["chat"] = "auto";
+  try {
+    chat_ = chat_of(automatic, beside);
+  } catch (const Error& e) {
+    no_chat_ = std::string(e.what()) +
+               "; when the server is started a form is named with '/workload/chat', or a template given with "
+               "--chat-template";
+  }
+}
+
+std::vector<std::pair<std::vector<Token>, std::string>> ServedModel::encoded(const ApiRequest& r) const {
+  std::vector<std::pair<std::vector<Token>, std::string>> all;
+  if (r.endpoint == Endpoint::chat) {
+    if (!chat_) throw ApiError(400, "conversations cannot be served: " + no_chat_);
+    nlohmann::ordered_json messages = r.messages;
+    if (const auto system = system_of(run_); system && messages.front()["role"] != "system")
+      messages.insert(messages.begin(), nlohmann::ordered_json{{"role", "system"}, {"content", *system}});
+    all.emplace_back(chat_->encode_messages(*tokenizer_, messages), "");
+    return all;
+  }
+  for (const ApiPrompt& prompt : r.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      all.emplace_back(tokenizer_->encode(*text), r.echo ? *text : "");
+      continue;
+    }
+    const auto& tokens = std::get<std::vector<Token>>(prompt);
+    for (const Token t : tokens)  // before they are decoded
+      if (t >= target_.vocab)
+        throw ApiError(400,
+                       "'prompt' has the token " + std::to_string(t) + ", and the vocabulary has " +
+                           std::to_string(target_.vocab) + " tokens",
+                       "prompt");
+    all.emplace_back(tokens, r.echo ? replace_broken_utf8(tokenizer_->decode(tokens)) : "");
+  }
+  return all;
+}
+
+Request ServedModel::request_of_prompt(const ApiRequest& r, const std::vector<Token>& prompt, int number) const {
+  Request made;
+  made.prompt = prompt;
+  made.sampling = r.sampling;
+  if (!r.ignore_eos) made.limits.stop_tokens = target_.stop_tokens;
+  made.limits.stop = stop_at(tokenizer_, r.stops);
+  made.stream = stream_of(number, 0);
+  return made;
+}
+
+// Of a request that does not say: what context and pages leave, up to the server's limit.
+int ServedModel::most_new_tokens(const ApiRequest& r, Request made) const {
+  if (r.max_tokens) return *r.max_tokens;
+  int most = options_.limits.new_tokens;
+  for (; most > 1; most = (most + 1) / 2) {
+    made.limits.max_new_tokens = most;
+    try {
+      engine_->expect_servable(made);
+      break;
+    } catch (const Error&) {  // for fewer it may be servable; what is not at all is refused when it is submitted
+    }
+  }
+  return most;
+}
+
+SubmittedOutput ServedModel::submit_one(const ApiRequest& r, Request made, const TokenStream* sample_of) {
+  std::shared_ptr<LogProbabilities> logprobs;
+  if (r.sampling.logprobs) {
+    logprobs = std::make_shared<LogProbabilities>();
+    made.on_tokens = [logprobs](const Sequence& q, std::span<const Token> emitted) {
+      logprobs->add(q, emitted.size());
+    };
+  }
+  std::function<void(SequenceId)> taken;
+  if (r.draft_length) taken = [caps = caps_, levels = *r.draft_length](SequenceId id) { caps->set(id, levels); };
+  const int prompt_tokens = int(made.prompt.size());
+  std::optional<TokenStream> stream;
+  try {
+    stream = loop_->try_submit(std::move(made), sample_of, std::move(taken));
+  } catch (const Error& e) {
+    if (!loop_->broken().empty()) throw ApiError(503, e.what());
+    throw ApiError(400, e.what());
+  }
+  if (!stream) throw busy(options_.waiting);
+  return {.stream = std::move(*stream), .prompt_tokens = prompt_tokens, .logprobs = std::move(logprobs)};
+}
+
+std::vector<SubmittedOutput> ServedModel::submit(const ApiRequest& asked) {
+  ApiRequest r = asked;
+  if (!r.seeded) r.sampling.seed = drawn_seed();
+  std::vector<SubmittedOutput> all;
+  try {
+    const auto prompts = encoded(r);
+    for (std::size_t p = 0; p < prompts.size(); ++p) {
+      Request made = request_of_prompt(r, prompts[p].first, int(p));
+      made.limits.max_new_tokens = most_new_tokens(r, made);
+      const std::size_t first = all.size();
+      for (int k = 0; k < r.n; ++k) {
+        Request one = made;
+        one.stream = stream_of(int(p), std::uint64_t(k));
+        all.push_back(submit_one(r, std::move(one), k > 0 ? &all[first].stream : nullptr));
+        all.back().echo = prompts[p].second;
+      }
+    }
+  } catch (const Error& e) {  // of the chat template
+    throw ApiError(400, e.what());
+  }
+  return all;  // where one was refused, those before it are cancelled with it
+}
+
+}  // namespace foretoken::serve

@@ -29,7 +29,7 @@ void read_longrope(const Fields& config, const Fields& rope, ModelConfig& m) {
   constexpr const char *kOriginal = "original_max_position_embeddings", *kShort = "short_factor";
   RopeScaling& s = m.rope_scaling;
   s.kind = RopeScaling::Kind::longrope;
-  s.original_positions = (rope.has(kOriginal) ? rope : config).integer_or(kOriginal, 1, kMostPositions, 4096);
+  s.original_positions = (rope.has(kOriginal) ? rope : config).integer_or(kOriginal, 2, kMostPositions, 4096);
   s.factor = rope.positive_or("factor", double(m.positions) / s.original_positions);
   const double usual = s.factor > 1 ? std::sqrt(1 + std::log(s.factor) / std::log(double(s.original_positions))) : 1;
   s.attention_factor = rope.positive_or("attention_factor", usual);

@@ -193,6 +193,18 @@ TEST(Read, TheQuantizerOfGptq) {
     EXPECT_TRUE(says(by(other), "holds the zero point 16")) << other;
 }
 
+// Whatever exponent a checkpoint has for it, so that the weights of a layer are stored alike.
+TEST(Read, AGroupOfZerosInMxfp4HasAScaleOfZero) {
+  ModelFolder m("mxfp4", "quantized");
+  Tensor codes = m.tensors.at(kUp + ".weight_blocks");
+  std::fill_n(codes.data<std::uint8_t>(), 16, std::uint8_t(0x08));  // 0 and -0
+  const Weight up = up_of(m);
+  EXPECT_EQ(up.scales.data<float>()[0], 0);
+  EXPECT_GT(up.scales.data<float>()[1], 0);
+  EXPECT_TRUE(std::signbit(float(dequantized(up).values.data<bf16>()[0])) !=
+              std::signbit(float(dequantized(up).values.data<bf16>()[1])));
+}
+
 // Of two groups that round inputs, the one that is not supported is named, first or last.
 TEST(Read, RoundedInputsOfEveryGroup) {
   const json supported = {{"num_bits", 8}, {"type", "int"}, {"dynamic", true}, {"strategy", "token"}};

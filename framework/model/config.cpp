@@ -126,8 +126,11 @@ void refuse_unsupported(const Fields& config, const Family& family) {
   if (config.string_or(key, known) != known) config.refuse(key, "the only activation supported is \"" + known + "\"");
   if (config.boolean_or("use_sliding_window", false))
     config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
-  for (const char* key : {"compression_config", "auto_map"})
+  for (const char* key : {"compression_config", "auto_map"}) {
+    // Published files of Phi-3 still name the program that Transformers has made its own.
+    if (family.kind == Kind::phi3 && key == std::string("auto_map")) continue;
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
+  }
   if (family.kind == Kind::gemma3 && config.has("attn_logit_softcapping"))
     config.refuse("attn_logit_softcapping", "only null is supported, since Transformers caps no scores of this family");
   if (family.gemma() && config.boolean_or("use_bidirectional_attention", false))

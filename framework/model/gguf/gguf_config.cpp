@@ -223,7 +223,7 @@ std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
   for (const char* name : {"eos", "eot", "eom"})
     if (const std::string key = std::string("tokenizer.ggml.") + name + "_token_id"; m.has(key))
       ends.insert(m.integer(key, 0, vocab - 1));
-  constexpr std::array kTexts = {"<|eot_id|>",    "<|eom_id|>",      "<|im_end|>",
+  constexpr std::array kTexts = {"<|end|>",       "<|eot_id|>",      "<|eom_id|>",   "<|im_end|>",
                                  "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>"};
   const auto& tokens = m.strings("tokenizer.ggml.tokens");
   for (std::size_t i = 0; i < tokens.size(); ++i)

@@ -282,6 +282,7 @@ ModelConfig read_config(const json& j, const std::string& where) {
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", family.gemma());
   read_rope(config, {family.rope_theta, family.local_theta, family.kind == Kind::phi3}, m);
+  if (family.period == 0 && m.window >= m.positions) m.window = 0;  // no sequence is so long
   if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();

@@ -252,6 +252,7 @@ ModelConfig gguf_config(const GgufFile& file) {
   c.head_norms = has("blk.0.attn_q_norm.weight");
   read_windows(m, family, prefix, c);
   read_rope(file, prefix, c);
+  if (family.period == 0 && c.window >= c.positions) c.window = 0;  // no sequence is so long
   c.eos = ends_of(m, c.vocab);
   if (m.has("tokenizer.ggml.bos_token_id")) c.bos = m.integer("tokenizer.ggml.bos_token_id", 0, c.vocab - 1);
   return c;

@@ -16,7 +16,8 @@ namespace {
 Needs quest_needs(const nlohmann::json& o, const ModelInfo& target) {
   if (const int window = target.kv.window(target.name); window > 0)
     throw Error("the drafter 'quest' selects pages of the whole context, but the target " + target.name +
-                " attends to its last " + std::to_string(window) + " positions; choose another drafter");
+                " attends to its last " + std::to_string(window) + " positions" +
+                (target.kv.has_layers_without_window() ? " in some layers" : "") + "; choose another drafter");
   Needs needs = part_needs(o, "quest", target);
   needs.page_bounds = true;
   return needs;

@@ -186,6 +186,14 @@ double operations_of(const ModelConfig& m, double rows, double logits) {
   return 2 * (rows * width * (m.layers * 2 * (q + kv) + 3 * hidden) + logits * m.vocab * width);
 }
 
+// Of a sequence's cache that a row reads: a layer with a window reads no more than that.
+double cache_bytes(const KvShape& kv, int context) {
+  double bytes = 0;
+  for (const LayerShape& l : kv.layers)
+    bytes += double(l.window > 0 ? std::min(context, l.window) : context) * double(l.bytes_per_row());
+  return bytes;
+}
+
 // Sets the bytes and operations of a step, and the least milliseconds that they take.
 void add_roofline(const Scenario& s, Engine& engine, const Steps& steps, const DeviceSpeed& machine, Measured& m) {
   const auto add = [&](double bytes, double operations) {
@@ -198,7 +206,7 @@ void add_roofline(const Scenario& s, Engine& engine, const Steps& steps, const D
   const ModelConfig target = config_of(s);
   if (s.prompt)
     return add(double(model.weight_bytes - model.spared_bytes(slots)), operations_of(target, slots, s.batch));
-  add(double(model.weight_bytes - model.spared_bytes(rows)) + slots * double(model.kv.bytes_per_row()),
+  add(double(model.weight_bytes - model.spared_bytes(rows)) + s.batch * cache_bytes(model.kv, s.context),
       operations_of(target, rows, rows));
   for (std::size_t i = 0; i < steps.drafts.size(); ++i) {
     const DraftReads& d = steps.drafts[i];

@@ -126,8 +126,11 @@ void refuse_unsupported(const Fields& config, const Family& family) {
   if (config.string_or(key, known) != known) config.refuse(key, "the only activation supported is \"" + known + "\"");
   if (config.boolean_or("use_sliding_window", false))
     config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
-  for (const char* key : {"compression_config", "auto_map"})
+  for (const char* key : {"compression_config", "auto_map"}) {
+    // Published files of Phi-3 still name the program that Transformers has made its own.
+    if (family.kind == Kind::phi3 && key == std::string("auto_map")) continue;
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
+  }
   if (family.kind == Kind::gemma3 && config.has("attn_logit_softcapping"))
     config.refuse("attn_logit_softcapping", "only null is supported, since Transformers caps no scores of this family");
   if (family.gemma() && config.boolean_or("use_bidirectional_attention", false))
@@ -279,6 +282,7 @@ ModelConfig read_config(const json& j, const std::string& where) {
   m.norm_epsilon = config.positive("rms_norm_eps");
   m.tied_head = config.boolean_or("tie_word_embeddings", family.gemma());
   read_rope(config, {family.rope_theta, family.local_theta, family.kind == Kind::phi3}, m);
+  if (family.period == 0 && m.window >= m.positions) m.window = 0;  // no sequence is so long
   if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
   m.eos = token_ids(config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();

@@ -13,23 +13,27 @@ using nlohmann::json;
 
 constexpr int kMostPositions = 1 << 24;
 
-void read_llama3(const Fields& rope, ModelConfig& m) {
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
+void read_llama3(const Fields& config, const Fields& rope, ModelConfig& m) {
   RopeScaling& s = m.rope_scaling;
   s.kind = RopeScaling::Kind::llama3;
   s.low_freq_factor = rope.positive("low_freq_factor");
   s.high_freq_factor = rope.positive("high_freq_factor");
   if (s.high_freq_factor <= s.low_freq_factor) rope.refuse("high_freq_factor", "must be greater than low_freq_factor");
-  s.original_positions = rope.integer_or("original_max_position_embeddings", 1, kMostPositions, m.positions);
+  // As in Transformers, the config's own key comes first.
+  s.original_positions = (config.has(kOriginal) ? config : rope).integer_or(kOriginal, 1, kMostPositions, m.positions);
 }
 
 // LongRoPE (Ding et al. 2024, arXiv 2402.13753). Transformers takes the short factors for sequences of at most the
 // original length, and rotates all of a longer one by the long factors: its first keys change as it grows. So the
 // original length is the longest here.
 void read_longrope(const Fields& config, const Fields& rope, ModelConfig& m) {
-  constexpr const char *kOriginal = "original_max_position_embeddings", *kShort = "short_factor";
+  constexpr const char* kShort = "short_factor";
   RopeScaling& s = m.rope_scaling;
   s.kind = RopeScaling::Kind::longrope;
-  s.original_positions = (rope.has(kOriginal) ? rope : config).integer_or(kOriginal, 2, kMostPositions, 4096);
+  // That of `rope` is not read, since a Phi3Config has its own, with a default.
+  s.original_positions = config.integer_or(kOriginal, 2, kMostPositions, 4096);
   s.factor = rope.positive_or("factor", double(m.positions) / s.original_positions);
   const double usual = s.factor > 1 ? std::sqrt(1 + std::log(s.factor) / std::log(double(s.original_positions))) : 1;
   s.attention_factor = rope.positive_or("attention_factor", usual);
@@ -73,7 +77,7 @@ void read_rule(const Fields& config, const Fields& rope, const RopeDefaults& def
   s.factor = rope.positive("factor");
   if (s.factor < 1) rope.refuse("factor", "must be at least 1");
   s.kind = RopeScaling::Kind::linear;
-  if (type == "llama3") read_llama3(rope, m);
+  if (type == "llama3") read_llama3(config, rope, m);
 }
 
 // As Transformers 5 writes rules of two kinds of layers.

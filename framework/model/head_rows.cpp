@@ -39,6 +39,7 @@ class HeadRows : public TensorSource {
     return Weight::dense(with_rows(w.format ? in_input_order(dequantized(w, by_all_cores)).values : w.values, rows_));
   }
   std::vector<const WeightFormat*> formats() const override { return tensors_->formats(); }
+  DType scales() const override { return tensors_->scales(); }
   std::vector<std::string> names() const override { return tensors_->names(); }
   std::string where() const override { return tensors_->where(); }
 

@@ -23,6 +23,18 @@ DType cache_type(const std::string& name, const Backend& backend) {
   unknown_name("kv_dtype", name, cache_types());
 }
 
+// What a forward on the device would refuse, said before weights are read.
+void expect_rules(const ModelConfig& c, const Backend& backend, const std::string& name) {
+  if (backend.name() != "cuda") return;
+  const char* const missing = c.attention_softcap > 0                   ? "a cap of its scores of attention"
+                              : c.rotary > 0 && c.rotary != c.head_size ? "heads that are rotated in part"
+                              : c.rope_scaling.attention_factor != 1    ? "rotations with a factor (LongRoPE)"
+                                                                        : nullptr;
+  if (missing)
+    throw Error("cuda: the model " + name + " has " + missing +
+                ", which is not supported; use the cpu device, or another model");
+}
+
 // As Transformers has it: in the type of the table.
 float embedding_scale(const ModelConfig& c, const Weight& table) {
   if (!c.scaled_embedding) return 1;
@@ -47,6 +59,7 @@ const std::vector<std::string>& cache_types() {
 
 ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string name, std::uint64_t vocabulary,
                      const std::string& kv_dtype) {
+  expect_rules(c, backend, name);
   KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend)};
   for (int l = 0; l < c.layers; ++l) kv.layers[std::size_t(l)].window = c.of_layer(l).window;
   kv.expect_heads(name);

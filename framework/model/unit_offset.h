@@ -21,6 +21,7 @@ class UnitOffset : public TensorSource {
     return stored_->matrix(module, expected);
   }
   std::vector<const WeightFormat*> formats() const override { return stored_->formats(); }
+  DType scales() const override { return stored_->scales(); }
   std::vector<std::string> names() const override { return stored_->names(); }
   std::string where() const override { return stored_->where(); }
 

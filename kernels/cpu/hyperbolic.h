@@ -1,5 +1,7 @@
 // tanh of vectors, and the cap that is made of it. Included by the files of the instruction sets.
 #pragma once
+#include <cfloat>
+
 #include "kernels/cpu/vectors.h"
 
 namespace foretoken {
@@ -17,9 +19,9 @@ inline Floats hyperbolic_tangent(Floats x) {
   return as_floats(as_words(y) | sign);
 }
 
-// x = cap * tanh(x / cap). The same bits for each number, wherever it stands among others.
+// x = cap * tanh(x / cap), but -inf stays. The same bits for each number, wherever it stands among others.
 inline void softcap_row(float* x, float cap, std::int64_t n) {
-  const auto capped = [cap](Floats v) { return cap * hyperbolic_tangent(v / cap); };
+  const auto capped = [cap](Floats v) { return v < -FLT_MAX ? v : cap * hyperbolic_tangent(v / cap); };
   std::int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) save(x + i, capped(load<Floats>(x + i)));
   if (i < n) save_some(x + i, capped(load_some(x + i, int(n - i))), int(n - i));

@@ -236,7 +236,8 @@ Tensor ReferenceBackend::gelu_mul(const Tensor& gate_up) {
 
 void ReferenceBackend::softcap(Tensor x, float cap) {
   for (std::int64_t r = 0; r < x.dim(0); ++r)
-    for (std::int64_t i = 0; i < x.dim(1); ++i) x.row<float>(r)[i] = float(capped(x.row<float>(r)[i], cap));
+    for (float& v : std::span(x.row<float>(r), std::size_t(x.dim(1))))
+      if (v != -INFINITY) v = float(capped(v, cap));  // that of a token that cannot be stays
 }
 
 void ReferenceBackend::silu_add(Tensor x, const Tensor& y) {

@@ -87,6 +87,19 @@ TEST_P(ParityRules, softcap) {
   }
 }
 
+// Logits of tokens that cannot be.
+TEST_P(ParityRules, softcap_keeps_minus_infinity) {
+  const Tensor x = random_tensor({2, 37}, 4);
+  x.row<float>(0)[3] = x.row<float>(0)[36] = x.row<float>(1)[0] = -INFINITY;
+  for (Backend* b : {static_cast<Backend*>(cpu.get()), static_cast<Backend*>(&reference)}) {
+    const Tensor y = copy_of(x);
+    b->softcap(y, 4);
+    for (int r = 0; r < 2; ++r)
+      for (int i = 0; i < 37; ++i) EXPECT_EQ(std::isinf(y.row<float>(r)[i]), std::isinf(x.row<float>(r)[i])) << i;
+    EXPECT_LT(y.row<float>(0)[36], 0);
+  }
+}
+
 TEST_P(ParityRules, scale) {
   const Tensor x = random_tensor({23, 40}, 3), y = copy_of(x);
   cpu->scale(y.columns(2, 17), 3.5f);

@@ -79,12 +79,11 @@ void refuse_unknown_keys(const GgufMetadata& m, const GgufFamily& family, const 
                                                "rope.scaling.original_context_length",
                                                "rope.scaling.finetuned"};
   static const std::set<std::string> kOfWindows = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                                   "attn_logit_softcapping", "final_logit_softcapping",
-                                                   "rope.freq_base_swa"};
+                                                   "final_logit_softcapping", "rope.freq_base_swa"};
   static const std::set<std::string> kOfFused = {"attention.sliding_window", "rope.scaling.attn_factor"};
   const auto known = [&](const std::string& key) {
-    return kKnown.contains(key) || (family.period > 0 && kOfWindows.contains(key)) ||
-           (family.fused && kOfFused.contains(key));
+    return kKnown.contains(key) || (family.attention_softcap > 0 && key == "attn_logit_softcapping") ||
+           (family.period > 0 && kOfWindows.contains(key)) || (family.fused && kOfFused.contains(key));
   };
   for (const std::string& key : m.keys())
     if (key.starts_with(prefix) && !known(key.substr(prefix.size())))
@@ -162,7 +161,8 @@ void read_windows(const GgufMetadata& m, const GgufFamily& family, const std::st
   const int period = m.integer_or(prefix + "attention.sliding_window_pattern", 1, kGreatest, family.period);
   for (int l = period - 1; l < c.layers; l += period) c.global_layers.push_back(l);
   c.local_theta = m.positive_or(prefix + "rope.freq_base_swa", family.local_theta);
-  c.attention_softcap = m.positive_or(prefix + "attn_logit_softcapping", family.attention_softcap);
+  if (family.attention_softcap > 0)
+    c.attention_softcap = m.positive_or(prefix + "attn_logit_softcapping", family.attention_softcap);
   c.logit_softcap = m.positive_or(prefix + "final_logit_softcapping", family.logit_softcap);
   if (c.layers == family.layers_of_largest) c.query_scalar = double(c.width) / c.heads;
   c.activation = Activation::gelu;
@@ -223,7 +223,7 @@ std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
   for (const char* name : {"eos", "eot", "eom"})
     if (const std::string key = std::string("tokenizer.ggml.") + name + "_token_id"; m.has(key))
       ends.insert(m.integer(key, 0, vocab - 1));
-  constexpr std::array kTexts = {"<|eot_id|>",    "<|eom_id|>",      "<|im_end|>",
+  constexpr std::array kTexts = {"<|end|>",       "<|eot_id|>",      "<|eom_id|>",   "<|im_end|>",
                                  "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>"};
   const auto& tokens = m.strings("tokenizer.ggml.tokens");
   for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -252,6 +252,7 @@ ModelConfig gguf_config(const GgufFile& file) {
   c.head_norms = has("blk.0.attn_q_norm.weight");
   read_windows(m, family, prefix, c);
   read_rope(file, prefix, c);
+  if (family.period == 0 && c.window >= c.positions) c.window = 0;  // no sequence is so long
   c.eos = ends_of(m, c.vocab);
   if (m.has("tokenizer.ggml.bos_token_id")) c.bos = m.integer("tokenizer.ggml.bos_token_id", 0, c.vocab - 1);
   return c;

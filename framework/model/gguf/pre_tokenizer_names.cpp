@@ -17,6 +17,11 @@ constexpr const char* kQwen2 =
 constexpr const char* kTekken = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
                                 R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
                                 R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Tekken's with contractions, and three digits together.
+constexpr const char* kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 json bytes(bool splits) { return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", splits}}; }
 
@@ -42,9 +47,12 @@ NamedPreTokenizer llama3() { return {nullptr, split_by(kLlama3), true, true}; }
 NamedPreTokenizer qwen2() { return {{{"type", "NFC"}}, split_by(kQwen2), false, false}; }
 NamedPreTokenizer smollm() { return {nullptr, digits(), false, false}; }
 NamedPreTokenizer tekken() { return {nullptr, split_by(kTekken), true, true}; }
+NamedPreTokenizer dbrx() { return {nullptr, split_by(kLlama3), false, false}; }
+NamedPreTokenizer gpt4o() { return {nullptr, split_by(kGpt4o), false, false}; }
 
 constexpr Known kKnown[] = {{"gpt-2", gpt2},  {"llama-bpe", llama3}, {"llama3", llama3},    {"llama-v3", llama3},
-                            {"qwen2", qwen2}, {"smollm", smollm},    {"starcoder", smollm}, {"tekken", tekken}};
+                            {"qwen2", qwen2}, {"smollm", smollm},    {"starcoder", smollm}, {"tekken", tekken},
+                            {"dbrx", dbrx},   {"gpt-4o", gpt4o}};
 
 }  // namespace
 

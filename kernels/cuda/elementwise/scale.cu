@@ -1,4 +1,4 @@
-// scale: x *= by; softcap: x = cap * tanh(x / cap). x f32 [rows, width]. Bytes: rows * width * 8.
+// scale: x *= by; softcap: x = cap * tanh(x / cap), but -inf stays. x f32 [rows, width]. Bytes: rows * width * 8.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
 
@@ -13,7 +13,7 @@ struct Scaled {
 };
 struct Capped {
   float cap;
-  __device__ float operator()(float v) const { return cap * tanhf(v / cap); }
+  __device__ float operator()(float v) const { return v == -INFINITY ? v : cap * tanhf(v / cap); }
 };
 
 template <class F> __global__ void change_kernel(float* x, std::int64_t stride, int width, F f) {

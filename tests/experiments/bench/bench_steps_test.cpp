@@ -14,6 +14,22 @@ namespace {
 
 using nlohmann::json;
 
+// "bytes" of these scenarios.
+std::map<std::string, double> bytes_of(const json& scenarios) {
+  const TemporaryFolder folder;
+  const json engine{{"device", "cpu"}, {"threads", 1}, {"memory_mib", 64}};
+  const auto file = folder.write("s.json", json{{"engine", engine}, {"scenarios", scenarios}}.dump());
+  const std::string results = (folder.path() / "r.jsonl").string();
+  EXPECT_EQ(run_steps({.file = file, .only = "", .device = "", .results = results, .json = true}), 0);
+  std::map<std::string, double> bytes;
+  std::ifstream in(results);
+  for (std::string line; std::getline(in, line);) {
+    const json entry = json::parse(line);
+    bytes[entry.at("scenario")] = entry.at("bytes");
+  }
+  return bytes;
+}
+
 // "bytes" of scenarios with these drafters and lengths, less those of the target alone.
 std::map<std::string, double> read_beside_the_target(const json& drafters) {
   json scenarios = json::array(),
@@ -27,17 +43,7 @@ std::map<std::string, double> read_beside_the_target(const json& drafters) {
   };
   add("target", nullptr, 0);
   for (const auto& [name, of] : drafters.items()) add(name, of[0], of[1]);
-  const TemporaryFolder folder;
-  const json engine{{"device", "cpu"}, {"threads", 1}, {"memory_mib", 64}};
-  const auto file = folder.write("s.json", json{{"engine", engine}, {"scenarios", scenarios}}.dump());
-  const std::string results = (folder.path() / "r.jsonl").string();
-  EXPECT_EQ(run_steps({.file = file, .only = "", .device = "", .results = results, .json = true}), 0);
-  std::map<std::string, double> bytes;
-  std::ifstream in(results);
-  for (std::string line; std::getline(in, line);) {
-    const json entry = json::parse(line);
-    bytes[entry.at("scenario")] = entry.at("bytes");
-  }
+  std::map<std::string, double> bytes = bytes_of(scenarios);
   for (auto& [name, n] : bytes)
     if (name != "target") n -= bytes.at("target");
   return bytes;
@@ -79,6 +85,21 @@ TEST(BenchSteps, CountsThePagesThatAViewReads) {
   const double row = 2 * 2 * 2 * 32 * 4;  // layers, keys and values, heads, numbers, f32
   EXPECT_GE(bytes["all"] - bytes["some"], 32 * row) << "two pages";
   EXPECT_LE(bytes["all"] - bytes["some"], 48 * row) << "three, once steps have filled another";
+}
+
+// Two of the three layers have a window of 9 positions.
+TEST(BenchSteps, CountsTheWindowsOfLayers) {
+  const std::string gemma = FORETOKEN_SOURCE_DIR "/tests/data/models/gemma2";
+  json scenarios = json::array();
+  for (const int context : {4, 32, 64})
+    scenarios.push_back({{"name", std::to_string(context)},
+                         {"target", {{"model", {{"random", gemma}}}, {"kv_dtype", "f32"}}},
+                         {"context", context},
+                         {"steps", 3}});
+  auto bytes = bytes_of(scenarios);
+  const double row = 2 * 2 * 16 * 4;  // of a layer: keys and values, heads, numbers, f32
+  EXPECT_EQ(bytes["64"] - bytes["32"], 32 * row);
+  EXPECT_EQ(bytes["32"] - bytes["4"], (28 + 2 * (9 - 4)) * row);
 }
 
 }  // namespace

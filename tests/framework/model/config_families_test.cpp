@@ -95,17 +95,22 @@ TEST_F(ConfigOfFamilies, OfPhi3) {
   EXPECT_TRUE(m.fused);
   EXPECT_EQ(std::tuple(m.kv_heads, m.window, m.rotary, m.qkv_bias, m.positions), std::tuple(4, 0, 0, false, 512));
   json other = phi;
-  other.update({{"sliding_window", 2047},
+  other.update({{"sliding_window", 100},
                 {"partial_rotary_factor", 0.75},
                 {"original_max_position_embeddings", 128},
                 {"rope_scaling",
                  {{"type", "longrope"}, {"short_factor", {1, 1, 2, 2, 3, 3.5}}, {"long_factor", {1, 2, 3, 4, 5, 6}}}}});
   m = load(other);
-  EXPECT_EQ(std::tuple(m.window, m.rotary, m.positions), std::tuple(2047, 12, 128)) << "the short factors' positions";
+  EXPECT_EQ(std::tuple(m.window, m.rotary, m.positions), std::tuple(100, 12, 128)) << "the short factors' positions";
   EXPECT_EQ(m.rope_scaling.kind, RopeScaling::Kind::longrope);
   EXPECT_EQ(m.rope_scaling.divisors, (std::vector<float>{1, 1, 2, 2, 3, 3.5}));
   EXPECT_NEAR(m.rope_scaling.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(128.0)), 1e-12);
   EXPECT_EQ(m.rope_frequencies().size(), 6u);
+  json nested = other;
+  nested["rope_scaling"]["original_max_position_embeddings"] = 64;
+  EXPECT_EQ(load(nested).positions, 128) << "the config's own key, as in Transformers";
+  nested.erase("original_max_position_embeddings"), nested["max_position_embeddings"] = 8192;
+  EXPECT_EQ(load(nested).positions, 4096) << "else the default of Transformers";
   const auto refused = [&](const json& changes) {
     json j = other;
     j.update(changes);
@@ -118,6 +123,36 @@ TEST_F(ConfigOfFamilies, OfPhi3) {
                    "'rope_scaling.short_factor'", "above 0"));
   EXPECT_TRUE(
       says(refused({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}), "'rope_scaling.type'", "longrope"));
+}
+
+// As published by Microsoft; the factors of the second one have other numbers.
+TEST_F(ConfigOfFamilies, PublishedOfPhi) {
+  json phi = json::parse(R"({"_name_or_path": "Phi-3-mini-4k-instruct", "architectures": ["Phi3ForCausalLM"],
+      "attention_dropout": 0.0, "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config",
+      "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}, "bos_token_id": 1, "embd_pdrop": 0.0,
+      "eos_token_id": 32000, "hidden_act": "silu", "hidden_size": 3072, "initializer_range": 0.02,
+      "intermediate_size": 8192, "max_position_embeddings": 4096, "model_type": "phi3", "num_attention_heads": 32,
+      "num_hidden_layers": 32, "num_key_value_heads": 32, "original_max_position_embeddings": 4096,
+      "pad_token_id": 32000, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+      "sliding_window": 2047, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+      "transformers_version": "4.40.2", "use_cache": true, "vocab_size": 32064, "attention_bias": false})");
+  ModelConfig m = ModelConfig::parse(phi.dump(), "config.json");
+  EXPECT_EQ(std::tuple(m.width, m.layers, m.head_size, m.positions, m.window), std::tuple(3072, 32, 96, 4096, 2047));
+  phi = json::parse(R"({"architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+      "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config", "AutoModelForCausalLM":
+      "modeling_phi3.Phi3ForCausalLM", "AutoTokenizer": "Xenova/gpt-4o"}, "bos_token_id": 199999, "embd_pdrop": 0.0,
+      "eos_token_id": 199999, "full_attn_mod": 1, "hidden_act": "silu", "hidden_size": 3072,
+      "initializer_range": 0.02, "intermediate_size": 8192, "interpolate_factor": 1, "lm_head_bias": false,
+      "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "phi3", "num_attention_heads": 24,
+      "num_hidden_layers": 32, "num_key_value_heads": 8, "original_max_position_embeddings": 4096,
+      "pad_token_id": 199999, "partial_rotary_factor": 0.75, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+      "rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+      "transformers_version": "4.45.0", "use_cache": true, "vocab_size": 200064})");
+  const std::vector<double> factors(48, 1.0);
+  phi["rope_scaling"] = {{"long_factor", factors}, {"short_factor", factors}, {"type", "longrope"}};
+  m = ModelConfig::parse(phi.dump(), "config.json");
+  EXPECT_EQ(std::tuple(m.head_size, m.rotary, m.positions, m.tied_head), std::tuple(128, 96, 4096, true));
+  EXPECT_EQ(m.window, 0) << "it would never bind";
 }
 
 }  // namespace

@@ -55,8 +55,11 @@ TEST_F(Config, DifferencesOfTheFamilies) {
   };
   EXPECT_EQ(what(json::object()), std::tuple(false, false, false, false, 0));
   EXPECT_EQ(what({{"attention_bias", true}, {"mlp_bias", true}}), std::tuple(true, true, true, false, 0));
-  EXPECT_EQ(what({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 4096}}),
-            std::tuple(false, false, false, false, 4096));
+  EXPECT_EQ(what({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 256}}),
+            std::tuple(false, false, false, false, 256));
+  EXPECT_EQ(what({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 512}}),
+            std::tuple(false, false, false, false, 0))
+      << "all positions of the longest sequence";
   EXPECT_EQ(what({{"sliding_window", 4096}}), std::tuple(false, false, false, false, 0));
   EXPECT_EQ(what({{"architectures", {"Qwen2ForCausalLM"}}, {"sliding_window", 4096}, {"use_sliding_window", false}}),
             std::tuple(true, false, false, false, 0));
@@ -67,7 +70,7 @@ TEST_F(Config, DifferencesOfTheFamilies) {
 TEST_F(Config, AbsentKeysHaveTheDefaultsOfTheFamily) {
   const auto of = [&](const char* type, json changes) {
     changes.update({{"architectures", "absent"}, {"model_type", type}, {"hidden_size", 1024}});
-    changes["num_attention_heads"] = 32;
+    changes["num_attention_heads"] = 32, changes["max_position_embeddings"] = 8192;
     const ModelConfig m = load(changes);
     EXPECT_EQ(std::tuple(m.rope_theta, m.tied_head), std::tuple(10000., false));
     EXPECT_EQ(m.qkv_bias, m.architecture == "Qwen2ForCausalLM");
@@ -186,6 +189,8 @@ TEST_F(Config, RopeOfBothGenerationsOfTransformers) {
   const RopeScaling s = load({{"rope_scaling", llama3}}).rope_scaling;
   EXPECT_EQ(std::tuple(s.kind, s.factor, s.low_freq_factor, s.high_freq_factor, s.original_positions),
             std::tuple(RopeScaling::Kind::llama3, 8., 1., 4., 256));
+  const json beside = {{"rope_scaling", llama3}, {"original_max_position_embeddings", 128}};
+  EXPECT_EQ(load(beside).rope_scaling.original_positions, 128) << "the config's own key, as in Transformers";
 }
 
 TEST_F(Config, EndOfSequenceOfGenerationConfig) {

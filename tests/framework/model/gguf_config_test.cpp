@@ -171,7 +171,24 @@ TEST_F(GgufConfig, OfGemma) {
   EXPECT_EQ(std::tuple(c.of_layer(5).rope_theta, c.of_layer(5).rope_scaling.kind, c.of_layer(5).window),
             std::tuple(1e6, RopeScaling::Kind::linear, 0));
   EXPECT_TRUE(says(refusal(gemma("gemma3", 12)), "has no metadata 'gemma3.attention.sliding_window'"));
+  EXPECT_TRUE(says(refusal(gemma("gemma3", 12)
+                               .set("gemma3.attention.sliding_window", u32_value(8))
+                               .set("gemma3.attn_logit_softcapping", f32_value(5))),
+                   "'gemma3.attn_logit_softcapping' is 5", "not supported"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.attention.sliding_window", u32_value(8))), "not supported"));
+}
+
+// Files of Phi name <|endoftext|> alone, but its turns end at <|end|>. Their windows are mostly longer than the
+// context.
+TEST_F(GgufConfig, OfPhi) {
+  GgufBytes phi;
+  for (const auto& [key, value] : tiny().metadata)
+    phi.set(key.starts_with("llama.") ? "phi3" + key.substr(5) : key, value);
+  phi.set("general.architecture", text_value("phi3"))
+      .set("tokenizer.ggml.tokens", texts_value({"a", "<|endoftext|>", "b", "<|end|>"}));
+  EXPECT_EQ(config(phi).eos, (std::vector<int>{1, 3}));
+  EXPECT_EQ(config(phi.set("phi3.attention.sliding_window", u32_value(63))).window, 63);
+  EXPECT_EQ(config(phi.set("phi3.attention.sliding_window", u32_value(64))).window, 0) << "of 64 positions";
 }
 
 TEST_F(GgufConfig, FaultySizes) {

@@ -10,8 +10,10 @@
 #include <xxhash.h>
 
 #include "framework/model/gguf/gguf_file.h"
+#include "framework/model/gguf/pre_tokenizer_names.h"
 #include "framework/model/model_files.h"
 #include "framework/text/json_file.h"
+#include "framework/text/pre_tokenizer.h"
 #include "tests/framework/model/gguf_bytes.h"
 #include "tests/framework/text/temporary_folder.h"
 
@@ -66,6 +68,20 @@ TEST(NamedPreTokenizers, OfOneRuleGiveTheSameIds) {
   const TemporaryFolder folder;
   const auto tokenizer = ModelFiles::open(folder.write("m.gguf", bytes))->tokenizer();
   EXPECT_EQ(hash_of_ids(*tokenizer, strings()), read_json(kData / "gguf" / "smollm.json")["ids"].get<std::string>());
+}
+
+// Those of Phi-4 and Phi-4-mini: as llama.cpp names them, and as the tokenizers library splits by their patterns.
+TEST(NamedPreTokenizers, OfPhi) {
+  const auto words = [](const char* name) {
+    const NamedPreTokenizer parts = named_pre_tokenizer(name);
+    EXPECT_TRUE(parts.normalizer.is_null() && !parts.ignore_merges && !parts.begins) << name;
+    return PreTokenizer::load(parts.pre_tokenizer, name).split("theCAT's 12345 I'LL  a/b //\nx", TextPlace::beginning);
+  };
+  using Words = std::vector<std::string>;
+  const auto& known = pre_tokenizer_names();
+  for (const char* name : {"dbrx", "gpt-4o"}) ASSERT_NE(std::ranges::find(known, name), known.end()) << name;
+  EXPECT_EQ(words("dbrx"), (Words{"theCAT", "'s", " ", "123", "45", " I", "'LL", " ", " a", "/b", " //\n", "x"}));
+  EXPECT_EQ(words("gpt-4o"), (Words{"the", "CAT's", " ", "123", "45", " I'LL", " ", " a", "/b", " //\n", "x"}));
 }
 
 // Also what decodes: a GGUF file and a directory of one model have one vocabulary.
@@ -177,8 +193,9 @@ TEST_F(GgufTokenizers, NamesSayWhetherWholeWordsAreTokens) {
   GgufBytes g;
   g.set("tokenizer.ggml.model", text_value("gpt2")).set("tokenizer.ggml.tokens", texts_value(tokens));
   g.set("tokenizer.ggml.merges", texts_value({})).set("tokenizer.ggml.add_bos_token", bool_value(false));
-  for (const auto& [name, whole] : {std::pair("gpt-2", false), std::pair("qwen2", false), std::pair("smollm", false),
-                                    std::pair("llama-bpe", true), std::pair("tekken", true)})
+  for (const auto& [name, whole] :
+       {std::pair("gpt-2", false), std::pair("qwen2", false), std::pair("smollm", false), std::pair("llama-bpe", true),
+        std::pair("tekken", true), std::pair("dbrx", false), std::pair("gpt-4o", false)})
     EXPECT_EQ(read(g.set("tokenizer.ggml.pre", text_value(name)))->encode("xyzzy").size(), whole ? 1u : 5u) << name;
 }
 

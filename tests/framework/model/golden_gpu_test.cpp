@@ -18,13 +18,13 @@ TEST_P(TinyModelOnGpu, meets_the_logits_of_transformers) {
   for (const bool invariant : {true, false}) {
     SCOPED_TRACE(invariant ? "invariant numerics" : "fast numerics");
     const auto backend = make_gpu({.invariant = invariant});
-    Transformer model = golden_model(*backend, kTinyModels / GetParam(), kSingle);
-    const ModelConfig& c = model.config();
+    const ModelConfig c = ModelConfig::load(kTinyModels / GetParam());
     if (c.attention_softcap > 0 || c.rotary > 0 || c.rope_scaling.attention_factor != 1) {
-      EXPECT_TRUE(says(sentence_of([&] { Chain(*backend, model, 4).feed(std::vector<Token>{1, 2, 3}); }),
+      EXPECT_TRUE(says(sentence_of([&] { (void)golden_model(*backend, kTinyModels / GetParam(), kSingle); }),
                        "cuda: ", "not supported; use the cpu device"));
       continue;
     }
+    Transformer model = golden_model(*backend, kTinyModels / GetParam(), kSingle);
     EXPECT_EQ(meet_transformers(*backend, model, kBound, invariant ? 5 : 0),
               3);  // pieces give the same bits only where that is promised
   }

@@ -78,6 +78,26 @@ TEST(HeadRows, TokensOfBothSizesHaveTheSameLogits) {
   }
 }
 
+// The cap of logits (Gemma 2) leaves those of missing rows at -inf.
+TEST(HeadRows, CapsLeaveMissingTokensOut) {
+  const auto reference = make_reference_backend(), cpu = make_cpu_backend(2);
+  OpenModel gemma = open_model((kTinyModels / "gemma2").string(), [](const std::string& p) { return p; });
+  ASSERT_EQ(std::tuple(gemma.config.vocab, gemma.config.logit_softcap), std::tuple(96, 4.0));
+  const OpenModel fitted = with_head_rows(std::move(gemma), 100);
+  for (Backend* backend : {reference.get(), cpu.get()}) {
+    Transformer draft(*backend, fitted.config, *fitted.tensors, "m", 0, {});
+    const Tensor logits = Chain(*backend, draft, 4).feed(std::vector<Token>{5, 6, 7});
+    for (int row = 0; row < 3; ++row)
+      for (int id = 0; id < 100; ++id) {
+        const float logit = logits.row<float>(row)[id];
+        if (id < 96)
+          ASSERT_LE(std::abs(logit), 4);
+        else
+          ASSERT_EQ(logit, -std::numeric_limits<float>::infinity()) << backend->name();
+      }
+  }
+}
+
 TEST(HeadRows, SoDoRoundedHeads) {
   const auto cpu = make_cpu_backend(2);
   for (const char* head : {"int8", "int4", "w8a8"}) expect_same_distributions(*cpu, {.head_dtype = head});

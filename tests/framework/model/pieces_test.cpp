@@ -1,8 +1,10 @@
 // Pieces of a transformer that some families have: what is computed with them, and where they are refused.
 #include <gtest/gtest.h>
 
+#include "framework/model/head_rows.h"
 #include "framework/model/inflation.h"
 #include "framework/model/open_model.h"
+#include "framework/model/unit_offset.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/framework/model/chain.h"
 #include "tests/framework/model/golden.h"
@@ -33,6 +35,38 @@ TEST(Pieces, EmbeddingsAreMultipliedInTheTypeOfTheirTable) {
   Transformer model = golden_model(backend, kTinyModels / "llama2", {});
   Chain(backend, model, 4).feed(std::vector<Token>{5, 6, 7});
   EXPECT_TRUE(backend.factors.empty());
+}
+
+// Before weights are read: here there are none.
+TEST(Pieces, ThatGpusLackAreRefusedBeforeWeightsAreRead) {
+  struct Gpu final : ReferenceBackend {
+    std::string name() const override { return "cuda"; }
+  } gpu;
+  ReferenceBackend reference;
+  const auto refused = [&](const Backend& backend, const std::string& name) {
+    return sentence_of([&] { (void)model_info(ModelConfig::load(kTinyModels / name), backend, name, 0, "auto"); });
+  };
+  for (const char* name : {"gemma2", "phi3"}) {
+    EXPECT_TRUE(says(refused(gpu, name), "cuda: ", name, "not supported; use the cpu device"));
+    EXPECT_EQ(refused(reference, name), "");
+  }
+  EXPECT_EQ(refused(gpu, "gemma3"), "");
+}
+
+// Random numbers are rounded by scales of the type that their source says.
+TEST(Pieces, GainsLessOneKeepTheTypeOfScales) {
+  struct Scaled : TensorSource {
+    Tensor tensor(const std::string&, const Shape& expected) const override {
+      return Tensor::host(expected, DType::f32);
+    }
+    DType scales() const override { return DType::f16; }
+    std::vector<std::string> names() const override { return {}; }
+    std::string where() const override { return "here"; }
+  } const source{};
+  EXPECT_EQ(UnitOffset(source).scales(), DType::f16);
+  OpenModel open;
+  open.config.vocab = 4, open.tensors = std::make_shared<Scaled>(source);
+  EXPECT_EQ(with_head_rows(std::move(open), 5).tensors->scales(), DType::f16);
 }
 
 TEST(Pieces, EndsThatHeadsWouldReadOtherwiseAreRefused) {

@@ -175,6 +175,11 @@ TEST_P(Cuda, elementwise) {
     EXPECT_TRUE(same_bits(down(there), here));
     cuda->softcap(there, 3), reference.softcap(here, 3);
     EXPECT_LT(distance(down(there), here), 1e-6);
+    const Tensor none = Tensor::host({1, 1}, DType::f32);
+    none.data<float>()[0] = -INFINITY;
+    const Tensor kept = up(none);
+    cuda->softcap(kept, 3);
+    EXPECT_EQ(down(kept).data<float>()[0], -INFINITY);
     const Tensor two = up(g), on_host = copy_of(g), y = random_tensor({7, width}, 5);
     cuda->silu_add(two, strided(y, 3)), reference.silu_add(on_host, y);
     EXPECT_LT(distance(down(two), on_host), 1e-6);

@@ -5,7 +5,7 @@
 namespace foretoken {
 namespace {
 
-constexpr const char* kPostNorm = "post_attention_layernorm.weight";
+constexpr const char* kAttentionPostNorm = "post_attention_layernorm.weight";
 
 }  // namespace
 
@@ -31,7 +31,7 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
   for (const char* norm : {"q_norm", "k_norm"})
     if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
   if (projections != Projections::none) all[prefix + "input_layernorm.weight"] = {c.width};
-  if (c.post_norms) all[prefix + kPostNorm] = {c.width};
+  if (c.post_norms) all[prefix + kAttentionPostNorm] = {c.width};
   if (c.fused) {
     matrix(attention + "qkv_proj", q + 2 * kv, c.width, c.qkv_bias);
   } else if (projections != Projections::none) {
@@ -57,7 +57,7 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
   const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
   if (projections != Projections::none) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
-  if (c.post_norms) post_norm_ = load.vector(prefix + kPostNorm);
+  if (c.post_norms) post_norm_ = load.vector(prefix + kAttentionPostNorm);
   if (c.fused)
     qkv_ = load.products({attention + "qkv_proj"});
   else if (projections == Projections::own)

@@ -3,14 +3,14 @@
 namespace foretoken {
 namespace {
 
-constexpr const char* kPostNorm = "post_feedforward_layernorm.weight";
+constexpr const char* kFeedForwardPostNorm = "post_feedforward_layernorm.weight";
 
 class DenseFeedForward final : public FeedForward {
  public:
   DenseFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
       : epsilon_(float(c.norm_epsilon)),
         norm_(load.vector(feed_forward_norm(c, prefix))),
-        post_norm_(load.vector_if(prefix + kPostNorm)),
+        post_norm_(load.vector_if(prefix + kFeedForwardPostNorm)),
         products_(load, c, prefix + "mlp") {}
   void add_to(Backend& b, const Tensor& x) const override {
     if (post_norm_)
@@ -36,7 +36,7 @@ std::map<std::string, Shape> FeedForward::tensors(const ModelConfig& c, const st
   std::map<std::string, Shape> all =
       c.mixture ? tensors_of_experts(c, prefix) : GatedProducts::tensors(c, prefix + "mlp", c.ffn);
   all[feed_forward_norm(c, prefix)] = {c.width};
-  if (c.post_norms) all[prefix + kPostNorm] = {c.width};
+  if (c.post_norms) all[prefix + kFeedForwardPostNorm] = {c.width};
   return all;
 }
 

@@ -151,7 +151,9 @@ TEST_F(ChosenPages, of_quest_are_as_many_as_its_budget_has) {
 TEST_F(ChosenPages, of_quest_need_a_target_without_a_window) {
   models.target = tiny_model(*backend, "mistral");
   configs.drafter = {{"name", "quest"}};
-  EXPECT_TRUE(says(sentence([&] { engine(); }), "'quest'", "positions", "another drafter"));
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "'quest'", "its last 9 positions; choose another drafter"));
+  models.target = tiny_model(*backend, "gemma2");
+  EXPECT_TRUE(says(sentence([&] { engine(); }), "'quest'", "its last 9 positions in some layers; choose another"));
 }
 
 // The pool has pages for the prompt and the target's rows, but none to read tokens again.

@@ -50,7 +50,7 @@ void Connection::start() {
 }
 
 void Connection::drain() {
-  if (!busy_) close();
+  if (!busy_ && !writing_) close();
   keep_ = false;
 }
 
@@ -69,6 +69,7 @@ void Connection::read_header() {
   parser_->body_limit(server_.options.body_bytes);
   client_ = nullptr;
   path_.clear();
+  id_.clear();  // what is still prepared for the request before is nobody's
   busy_ = begun_ = keep_ = body_read_ = false;
   stream_.expires_after(duration_of(server_.options.read_seconds));
   http::async_read_header(stream_, buffer_, *parser_,
@@ -94,6 +95,8 @@ void Connection::on_header(const Failed& failed) {
     expect_welcome();
   } catch (const ApiError& e) {
     return respond(e);
+  } catch (const std::exception& e) {
+    return respond(ApiError(500, std::string("this should not happen, please report it: ") + e.what()));
   }
   read_body();
 }

@@ -118,6 +118,7 @@ void ServedModel::choose_chat(const json& document, const std::filesystem::path&
   if (!options_.chat_template.empty()) {
     chat_ =
         ChatTemplate::of(read_file(options_.chat_template), nlohmann::ordered_json::object(), options_.chat_template);
+    chat_->encode(*tokenizer_, "x");  // an Error where it needs what this model does not have
     return;
   }
   if (says(document, "/workload/chat")) {
@@ -218,6 +219,11 @@ std::vector<SubmittedOutput> ServedModel::submit(const ApiRequest& asked) {
   std::vector<SubmittedOutput> all;
   try {
     const auto prompts = encoded(r);
+    if (const std::size_t outputs = prompts.size() * std::size_t(r.n); outputs > options_.waiting)
+      throw ApiError(400,
+                     "the request asks for " + std::to_string(outputs) + " outputs, and at most " +
+                         std::to_string(options_.waiting) + " may wait; ask for fewer in one request",
+                     "n");
     for (std::size_t p = 0; p < prompts.size(); ++p) {
       Request made = request_of_prompt(r, prompts[p].first, int(p));
       made.limits.max_new_tokens = most_new_tokens(r, made);

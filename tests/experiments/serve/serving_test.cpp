@@ -210,7 +210,7 @@ TEST_F(Serving, names_its_model_and_counts_what_it_does) {
   const double tokens = server().metric("foretoken_output_tokens_total"),
                firsts = server().metric("foretoken_time_to_first_token_seconds_count"),
                between = server().metric("foretoken_time_between_tokens_seconds_count");
-  server().complete(asking({{"temperature", 0}, {"max_tokens", 24}}));
+  server().complete(asking({{"temperature", 0}, {"max_tokens", 24}, {"stream", true}}));
   EXPECT_EQ(server().metric("foretoken_output_tokens_total"), tokens + 24);
   EXPECT_EQ(server().metric("foretoken_time_to_first_token_seconds_count"), firsts + 1);
   const double gaps = server().metric("foretoken_time_between_tokens_seconds_count") - between;

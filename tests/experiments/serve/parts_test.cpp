@@ -220,9 +220,13 @@ TEST(Gateways, name_their_replicas) {
                            "  retry-on conn-failure empty-response\n", "  balance leastconn\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line;
   EXPECT_EQ(text.find("prometheus"), std::string::npos);
-  for (const char* wrong : {"", "node", ":80", "node:", "node:port", "node:123456", "a b:80", "x:1\n  server y:2"})
+  for (const char* wrong : {"127.0.0.1:99999", "127.0.0.1:0", "", "node", ":80", "node:", "node:port", "node:123456",
+                            "a b:80", "x:1\n  server y:2"})
     EXPECT_TRUE(says(sentence_of([&] { haproxy_configuration({.replicas = {wrong}}); }), "no address", "HOST:PORT"))
         << wrong;
+  EXPECT_TRUE(says(
+      sentence_of([] { haproxy_configuration({.replicas = {"127.0.0.1:8001"}, .host = "127.0.0.1\n  stats enable"}); }),
+      "no address to listen at", "--host"));
   EXPECT_TRUE(says(sentence_of([] { haproxy_configuration({}); }), "--replicas"));
 }
 

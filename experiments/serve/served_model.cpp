@@ -42,18 +42,11 @@ json without_workload_prompts(json document) {
 
 // What a body that says nothing asks for.
 ApiRequest standard_of(const json& document, const json& run) {
-  const json &s = run.at("sampling"), &w = run.at("workload");
+  const json& w = run.at("workload");
   ApiRequest standard;
-  standard.sampling = {.temperature = says(document, "/sampling/temperature") ? s.at("temperature").get<float>() : 1.0f,
-                       .top_k = s.at("top_k"),
-                       .top_p = s.at("top_p"),
-                       .min_p = s.at("min_p"),
-                       .repetition_penalty = s.at("repetition_penalty"),
-                       .frequency_penalty = s.at("frequency_penalty"),
-                       .presence_penalty = s.at("presence_penalty"),
-                       .seed = s.at("seed")};
-  for (const auto& [token, bias] : s.at("logit_bias").items())
-    standard.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
+  standard.sampling = sampling_of(run);
+  if (!says(document, "/sampling/temperature")) standard.sampling.temperature = 1;
+  standard.sampling.logprobs = standard.sampling.warped_logprobs = false;  // a body asks for them
   standard.seeded = says(document, "/sampling/seed");
   standard.stops = w.at("stop").get<std::vector<std::string>>();
   standard.ignore_eos = w.at("ignore_eos");

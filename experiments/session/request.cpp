@@ -109,26 +109,32 @@ std::vector<Token> encoded_prompt(const json& run, const Tokenizer& tokenizer, c
   return chat ? chat->encode(tokenizer, text, system_of(run)) : tokenizer.encode(text);
 }
 
+Sampling sampling_of(const json& run) {
+  const json& s = run.at("sampling");
+  Sampling sampling = {.temperature = s.at("temperature"),
+                       .top_k = s.at("top_k"),
+                       .top_p = s.at("top_p"),
+                       .min_p = s.at("min_p"),
+                       .repetition_penalty = s.at("repetition_penalty"),
+                       .frequency_penalty = s.at("frequency_penalty"),
+                       .presence_penalty = s.at("presence_penalty"),
+                       .seed = s.at("seed"),
+                       .logprobs = s.at("logprobs"),
+                       .warped_logprobs = s.at("warped_logprobs")};
+  for (const auto& [token, bias] : s.at("logit_bias").items())
+    sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
+  return sampling;
+}
+
 Request request_of(const json& run, const ModelInfo& target, const std::shared_ptr<const Tokenizer>& tokenizer,
                    const std::optional<ChatTemplate>& chat, const Prompt& prompt, std::uint64_t sample) {
-  const json &s = run.at("sampling"), &w = run.at("workload");
+  const json& w = run.at("workload");
   Request r;
   r.prompt = encoded_prompt(run, *tokenizer, chat, prompt.text);
   r.limits.max_new_tokens = w.at("max_new_tokens");
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());
-  r.sampling = {.temperature = s.at("temperature"),
-                .top_k = s.at("top_k"),
-                .top_p = s.at("top_p"),
-                .min_p = s.at("min_p"),
-                .repetition_penalty = s.at("repetition_penalty"),
-                .frequency_penalty = s.at("frequency_penalty"),
-                .presence_penalty = s.at("presence_penalty"),
-                .seed = s.at("seed"),
-                .logprobs = s.at("logprobs"),
-                .warped_logprobs = s.at("warped_logprobs")};
-  for (const auto& [token, bias] : s.at("logit_bias").items())
-    r.sampling.logit_bias.push_back({std::stoi(token), bias.get<float>()});
+  r.sampling = sampling_of(run);
   r.stream = stream_of(prompt.number, sample);
   r.category = prompt.category;
   return r;

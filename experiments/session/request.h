@@ -43,6 +43,8 @@ std::optional<std::string> system_of(const nlohmann::json& run);
 // The tokens of a prompt's text, in the form in which a complete run puts it to the model.
 std::vector<Token> encoded_prompt(const nlohmann::json& run, const Tokenizer& tokenizer,
                                   const std::optional<ChatTemplate>& chat, const std::string& text);
+// How a complete run draws.
+Sampling sampling_of(const nlohmann::json& run);
 // A request of a complete run: sample number `sample` of a prompt, with the run's sampling, limits and stop texts.
 Request request_of(const nlohmann::json& run, const ModelInfo& target,
                    const std::shared_ptr<const Tokenizer>& tokenizer, const std::optional<ChatTemplate>& chat,

@@ -23,6 +23,15 @@ bool says(const json& document, const char* pointer) {
   return document.contains(key) && !document.at(key).is_null();
 }
 
+bool is_servable(const Engine& engine, const Request& r) {
+  try {
+    engine.expect_servable(r);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Prompts come with the requests, and nothing is measured.
 json without_workload_prompts(json document) {
   if (!document.is_object()) return document;
@@ -175,11 +184,7 @@ int ServedModel::most_new_tokens(const ApiRequest& r, Request made) const {
   int most = options_.limits.new_tokens;
   for (; most > 1; most = (most + 1) / 2) {
     made.limits.max_new_tokens = most;
-    try {
-      engine_->expect_servable(made);
-      break;
-    } catch (const Error&) {  // for fewer it may be servable; what is not at all is refused when it is submitted
-    }
+    if (is_servable(*engine_, made)) break;  // what is not for one token either is refused when it is submitted
   }
   return most;
 }

@@ -2,6 +2,7 @@
 // the tokens that it adjusts, so the whole vocabulary need not be read. Host and device, same bits everywhere. This
 // module must not know sequences or trees: earlier tokens come as counts, those of the row's own path as a list.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/distribution.h"
@@ -43,6 +44,11 @@ FORETOKEN_HD inline float adjusted(float logit, const TokenCount& s, const Penal
   if (s.anywhere != 0 && by.repetition != 1) l = l > 0 ? l / by.repetition : mul(l, by.repetition);
   l = add(l, -mul(by.frequency, float(s.times)));
   return s.times > 0 ? add(l, -by.presence) : l;
+}
+
+// The logit of a token that bit t % 32 of allowed[t / 32] allows or not.
+FORETOKEN_HD inline float masked(float logit, const std::uint32_t* allowed, Token t) {
+  return (allowed[t >> 5] >> (t & 31) & 1) != 0 ? logit : -INFINITY;
 }
 
 // Item `k` of count + length: adjusts the logit of one token, or of none where another item has the same token of the

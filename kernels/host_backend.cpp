@@ -141,6 +141,15 @@ void HostBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments)
   });
 }
 
+void HostBackend::mask(Tensor logits, std::span<const std::uint32_t* const> allowed) {
+  assert(std::int64_t(allowed.size()) == logits.dim(0));
+  for_each(int(allowed.size()), [&](int i) {
+    const std::uint32_t* const bits = allowed[std::size_t(i)];
+    float* const row = logits.row<float>(i);
+    for (Token t = 0; bits && t < int(logits.dim(1)); ++t) row[t] = masked(row[t], bits, t);
+  });
+}
+
 void HostBackend::draw_one(const Distribution& distribution, const TokenDraw& draw, Token* to) {
   const bool certain = distribution.row.one_hot && !chance_;
   if (distribution.row.greedy < 0 || certain) {

@@ -31,6 +31,7 @@ class HostBackend : public Backend {
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;
+  void mask(Tensor logits, std::span<const std::uint32_t* const> allowed) override;
   // A row whose distribution is invalid (DistributionRow::greedy == -1) draws token -1.
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;

@@ -104,7 +104,7 @@ std::string difference_from_fresh(const Run& run, DraftRequest request, const Dr
 Sequence returning(const Sequence& ended, const Tokens& text) {
   Sequence s = ended;
   s.tokens = text, s.prompt_length = int(text.size()) - 1, s.finish = Finish::running, s.logprobs.clear();
-  s.tally = Tally(s.sampling.penalties(), s.sampling.logit_bias, s.tokens);
+  s.tally = Tally(s.sampling.penalties(), s.sampling.logit_bias, s.tokens, s.sampling.constraint);
   return s;
 }
 

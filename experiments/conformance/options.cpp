@@ -109,6 +109,24 @@ Sampling talkative(float temperature) {
 
 namespace {
 
+// Token 1 never follows token 2, and after two times token 0 comes another one. States: 1 behind token 2, 2 and 3
+// behind one and two times token 0.
+class SmallConstraint final : public Constraint {
+ public:
+  State start() const override { return 0; }
+  State after(State state, Token token) const override {
+    if (state == kBroken || (state == 1 && token == 1) || (state == 3 && token == 0)) return kBroken;
+    if (token == 0) return state == 2 ? 3 : 2;
+    return token == 2 ? 1 : 0;
+  }
+  bool allowed(State state, std::span<std::uint32_t> allowed) const override {
+    std::ranges::fill(allowed, 0);
+    for (Token t = 0; t < kTarget.vocab && !allowed.empty(); ++t)
+      if (after(state, t) != kBroken) allowed[std::size_t(t) / 32] |= std::uint32_t(1) << (t % 32);
+    return state != kBroken;
+  }
+};
+
 const std::vector<SamplingOption> kOptions = {
     {"temperature", "temperature 0", {.temperature = 0}},
     {"temperature", "temperature 0.6", {.temperature = 0.6f}},
@@ -123,6 +141,10 @@ const std::vector<SamplingOption> kOptions = {
     {"presence_penalty", "presence_penalty 1.2", {.temperature = 1, .presence_penalty = 1.2f}},
     {"logit_bias", "logit_bias of two tokens", {.temperature = 1, .logit_bias = {{1, 1.5f}, {3, -100}}}},
     {"logit_bias", "a forbidden token, temperature 100", {.temperature = 100, .logit_bias = {{3, -100}}}},
+    {"response_format", "a constraint", {.temperature = 1, .constraint = std::make_shared<SmallConstraint>()}},
+    {"response_format",
+     "a constraint, greedy, with penalties",
+     {.temperature = 0, .repetition_penalty = 1.5f, .constraint = std::make_shared<SmallConstraint>()}},
     {"stop", "a stop sequence of two tokens", {.temperature = 1}, 1, {1, 0}},
     {"samples", "2 samples", {.temperature = 1}, 2},
     {"seed", "seed", {.temperature = 1}, 1, {}, seeds_name_the_draws},

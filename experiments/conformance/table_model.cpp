@@ -213,6 +213,19 @@ TableModel::Options named_table(const std::string& name, const TableModel::Optio
   return o;
 }
 
+namespace {
+
+// What the constraint does not allow after the output.
+void forbid(std::vector<float>& logits, const Constraint& constraint, std::span<const Token> output) {
+  Constraint::State state = constraint.start();
+  for (const Token t : output) state = constraint.after(state, t);
+  for (Token x = 0; x < int(logits.size()); ++x)
+    if (constraint.after(state, x) == Constraint::kBroken)
+      logits[std::size_t(x)] = -std::numeric_limits<float>::infinity();
+}
+
+}  // namespace
+
 std::vector<double> target_distribution(const TableModel& target, std::span<const Token> context, int prompt,
                                         const Sampling& s) {
   const std::span<const float> raw = target.logits(context);
@@ -228,6 +241,7 @@ std::vector<double> target_distribution(const TableModel& target, std::span<cons
     logit -= s.frequency_penalty * float(times);
     if (times > 0) logit -= s.presence_penalty;
   }
+  if (s.constraint) forbid(logits, *s.constraint, output);
   return warped(logits, s.warp());
 }
 

@@ -93,6 +93,7 @@ class ObservingBackend final : public Backend {
     return device_.distributions(logits, warps);
   }
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override { device_.adjust(logits, adjustments); }
+  void mask(Tensor logits, std::span<const std::uint32_t* const> allowed) override { device_.mask(logits, allowed); }
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override {
     device_.draw(distributions, draws, to);
   }

@@ -94,10 +94,9 @@ void read_common(RequestBody& body, ApiRequest& r, const RequestLimits& limits) 
   if (const std::int64_t length = body.integer("draft_length", 0, 64, -1); length >= 0) r.draft_length = int(length);
   r.report_speculation = body.boolean("report_speculation", false);
   body.find("user");  // names whom the client serves, which changes nothing
-  const json text{{"type", "text"}};
-  body.refuse("response_format", "cannot be honoured: outputs follow no schema here; leave it out", text);
+  if (const json* format = body.find("response_format")) r.response_format = *format;
   for (const char* key : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"})
-    body.refuse(key, "cannot be honoured: outputs follow no schema here; leave it out");
+    body.refuse(key, "is not read here; give the form of the output as 'response_format'");
   for (const char* key : {"min_tokens", "stop_token_ids", "metadata", "service_tier"})
     body.refuse(key, "is not supported here; leave it out");
   body.refuse("store", "is not supported: nothing is kept; leave it out", false);

@@ -38,6 +38,7 @@ struct ApiRequest {
   std::optional<int> max_tokens = {};    // none: as the endpoint has it
   bool stream = false, include_usage = false, echo = false;
   Sampling sampling = {};
+  nlohmann::json response_format = {};  // null: any text
   bool seeded = false;  // else the seed is drawn
   std::vector<std::string> stops = {};
   bool ignore_eos = false;

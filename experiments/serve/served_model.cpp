@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "experiments/serve/api_error.h"
+#include "experiments/session/response_format.h"
 #include "experiments/session/run_document.h"
 #include "framework/text/json_file.h"
 #include "framework/text/utf8.h"
@@ -56,6 +57,7 @@ ApiRequest standard_of(const json& document, const json& run) {
   standard.sampling = sampling_of(run);
   if (!says(document, "/sampling/temperature")) standard.sampling.temperature = 1;
   standard.sampling.logprobs = standard.sampling.warped_logprobs = false;  // a body asks for them
+  standard.response_format = run.at("sampling").value("response_format", json());
   standard.seeded = says(document, "/sampling/seed");
   standard.stops = w.at("stop").get<std::vector<std::string>>();
   standard.ignore_eos = w.at("ignore_eos");
@@ -174,6 +176,7 @@ Request ServedModel::request_of_prompt(const ApiRequest& r, const std::vector<To
   made.sampling = r.sampling;
   if (!r.ignore_eos) made.limits.stop_tokens = target_.stop_tokens;
   made.limits.stop = stop_at(tokenizer_, r.stops);
+  made.sampling.constraint = constraint_of(r.response_format, tokenizer_, made.limits.stop_tokens);
   made.stream = stream_of(number, 0);
   return made;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "experiments/session/response_format.h"
 #include "experiments/session/workbench.h"
 #include "foretoken_version.h"
 #include "framework/model/model_files.h"
@@ -135,6 +136,8 @@ Request request_of(const json& run, const ModelInfo& target, const std::shared_p
   if (!w.at("ignore_eos").get<bool>()) r.limits.stop_tokens = target.stop_tokens;
   r.limits.stop = stop_at(tokenizer, w.at("stop").get<std::vector<std::string>>());
   r.sampling = sampling_of(run);
+  r.sampling.constraint =
+      constraint_of(run.at("sampling").value("response_format", json()), tokenizer, std::span(r.limits.stop_tokens));
   r.stream = stream_of(prompt.number, sample);
   r.category = prompt.category;
   return r;

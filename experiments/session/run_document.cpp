@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/session/arrival_rate.h"
+#include "experiments/session/response_format.h"
 #include "framework/decode/sequence.h"
 #include "framework/model/model.h"
 #include "framework/model/model_choice.h"
@@ -48,7 +49,7 @@ bool fits(const json& v, const RunKey& k) {
   }
   if (k.type == "biases") return are_biases(v, k);
   if (k.type == "boolean") return v.is_boolean();
-  if (k.type == "component") return v.is_object();
+  if (k.type == "component" || k.type == "object") return v.is_object();
   if (k.type == "list") return v.is_array();
   if (k.type == "strings")
     return v.is_array() && std::ranges::all_of(v, [](const json& s) { return s.is_string() && s != ""; });
@@ -149,6 +150,14 @@ void expect_traceable(const json& run, const Registries& registries) {
     const bool own = run["verifier"]["name"] == name;
     const json verifier = own ? run["verifier"] : json{{"name", name}};
     expect_followed(registries.verifiers.traits(verifier, ModelInfo()), name, drawn);
+  }
+}
+
+void expect_format(const json& run, const std::string& where) {
+  try {
+    expect_response_format(run["sampling"].value("response_format", json()));
+  } catch (const Error& e) {
+    throw Error(where + ": '/sampling/response_format': " + e.what());
   }
 }
 
@@ -327,6 +336,7 @@ json complete_run(const json& document, const Registries& registries, const std:
   // One run has one name: the default is not written.
   if (run["workload"].value("date", "") == "2024-07-26") run["workload"].erase("date");
   expect_loop(run, where);
+  expect_format(run, where);
   expect_start(run, registries, where);
   return run;
 }

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "framework/cache/cached_model.h"
-#include "kernels/staging.h"
+#include "framework/decode/token_readback.h"
 
 namespace foretoken {
 
 class DraftReadback {
  public:
-  explicit DraftReadback(Backend& backend) : backend_(backend), addresses_(backend), tokens_(backend) {}
+  explicit DraftReadback(Backend& backend) : tokens_(backend) {}
 
   // Starts the copy of the drawn tokens that `caches` were fed, except those of the returned `trees`, one for each
   // sequence, which are read with the verdicts.
@@ -23,10 +23,8 @@ class DraftReadback {
   void store();
 
  private:
-  Backend& backend_;
-  Staging addresses_, tokens_;
+  TokenReadback tokens_;
   std::vector<KvCache::Unread> unread_;
-  Tensor read_;  // i32 [unread_.size()], host
 };
 
 }  // namespace foretoken

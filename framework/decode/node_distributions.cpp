@@ -7,6 +7,20 @@ namespace {
 
 bool adjusts(const DistributionAfter& row) { return row.sequence->tally.adjusts(); }
 
+// The state of the constraint at a node; kBroken also where it is not to be masked there: the host does not know the
+// path, or a token of it is absent.
+Constraint::State constraint_state(const DistributionAfter& row) {
+  std::vector<Token> path;
+  for (int n = row.node; n > 0; n = *row.tree->parents.row<std::int32_t>(n)) {
+    path.push_back(*row.tree->known.row<Token>(n));
+    if (path.back() < 0) return Constraint::kBroken;
+  }
+  Constraint::State state = row.sequence->tally.state();
+  for (auto t = path.rbegin(); t != path.rend() && state != Constraint::kBroken; ++t)
+    state = row.sequence->tally.constraint()->after(state, *t);
+  return state;
+}
+
 }  // namespace
 
 Distributions NodeDistributions::of(const Tensor& logits, std::span<const DistributionAfter> rows) {
@@ -26,15 +40,42 @@ Distributions NodeDistributions::of(const Tensor& logits, std::span<const Distri
     }
     backend_.adjust(logits, adjustments);
   }
+  mask(logits, rows);
   return backend_.distributions(logits, warps);
 }
 
 Distributions NodeDistributions::raw(const Tensor& logits, std::span<const DistributionAfter> rows) {
-  if (std::ranges::none_of(rows, [](const DistributionAfter& row) { return adjusts(row) && row.warp.raw_normalizer; }))
+  const auto changes = [](const DistributionAfter& row) { return adjusts(row) || row.sequence->tally.constraint(); };
+  if (std::ranges::none_of(rows, [&](const DistributionAfter& row) { return changes(row) && row.warp.raw_normalizer; }))
     return {};
   const Tensor copy = backend_.allocate(logits.shape(), logits.dtype());
   backend_.copy(logits, copy);
   return backend_.distributions(copy, std::vector<Warp>(rows.size(), Warp{.raw_normalizer = true}));
+}
+
+// Nodes of one state have one mask. What is below a token that is not allowed is never reached: it stays as it is.
+void NodeDistributions::mask(const Tensor& logits, std::span<const DistributionAfter> rows) {
+  using Masked = std::pair<const Constraint*, Constraint::State>;
+  std::vector<Masked> states(rows.size());
+  std::map<Masked, const std::uint32_t*> masks;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].sequence->tally.constraint()) continue;
+    states[i] = {rows[i].sequence->tally.constraint(), constraint_state(rows[i])};
+    if (states[i].second != Constraint::kBroken) masks[states[i]] = nullptr;
+  }
+  if (masks.empty()) return;
+  const std::int64_t words = (logits.dim(1) + 31) / 32;
+  mask_staging_.begin(std::int64_t(masks.size()) * (words * 4 + Staging::kAlignment));
+  for (auto& [state, bits] : masks) {
+    const auto array = mask_staging_.array({words}, DType::i32);
+    const std::span<std::uint32_t> allowed(reinterpret_cast<std::uint32_t*>(array.host.raw()), std::size_t(words));
+    if (state.first->allowed(state.second, allowed)) bits = reinterpret_cast<const std::uint32_t*>(array.device.raw());
+  }
+  mask_staging_.push();
+  std::vector<const std::uint32_t*> allowed(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (const auto it = masks.find(states[i]); it != masks.end()) allowed[i] = it->second;
+  backend_.mask(logits, allowed);
 }
 
 // A drafter calls this several times before a sequence grows: its tally is then uploaded once.

@@ -1,8 +1,10 @@
-// The distributions at nodes of draft trees: a model's logits, adjusted by the sequence's options (biases, and
-// penalties for tokens of the sequence and of the node's ancestors), then warped. The engine computes the target's
-// distributions here and a drafter its own, so that p and q are adjusted alike. A drafter that uses
+// The distributions at nodes of draft trees: a model's logits, adjusted by the sequence's options (biases, penalties
+// for tokens of the sequence and of the node's ancestors, and a constraint), then warped. The engine computes the
+// target's distributions here and a drafter its own, so that p and q are adjusted alike. A drafter that uses
 // Backend::distributions instead remains exact, since q is the distribution of its draws; its tokens are only rejected
-// more often. This module must not know models, caches or verifiers.
+// more often. A constraint is masked where the host knows the tokens of the node's path, as it does of the target's
+// trees (Judging::read_constrained): drafters do not wait for a device for its sake. This module must not know models,
+// caches or verifiers.
 #pragma once
 #include <map>
 #include <span>
@@ -25,7 +27,8 @@ struct DistributionAfter {
 
 class NodeDistributions {
  public:
-  explicit NodeDistributions(Backend& backend) : backend_(backend), count_staging_(backend), path_staging_(backend) {}
+  explicit NodeDistributions(Backend& backend)
+      : backend_(backend), count_staging_(backend), path_staging_(backend), mask_staging_(backend) {}
 
   // logits [n, vocab], one row for each of `rows`; adjusted in place. Without adjustments it costs the same as
   // Backend::distributions.
@@ -44,9 +47,10 @@ class NodeDistributions {
   void stage_tallies(std::span<const DistributionAfter> rows);
   // Per row, the begin and length of its path in the list of tokens.
   Tensor stage_paths(std::span<const DistributionAfter> rows, int vocab, std::vector<std::pair<int, int>>& spans);
+  void mask(const Tensor& logits, std::span<const DistributionAfter> rows);
 
   Backend& backend_;
-  Staging count_staging_, path_staging_;
+  Staging count_staging_, path_staging_, mask_staging_;
   std::map<SequenceId, Staged> staged_;
 };
 

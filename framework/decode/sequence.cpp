@@ -39,10 +39,12 @@ void expect_sampling(const Sampling& s, int vocab) {
     if (!(b.bias >= -100 && b.bias <= 100))
       refuse("'logit_bias' of token " + std::to_string(b.token) + " must lie in [-100, 100]; -100 forbids a token");
   }
-  const Tally tally({}, s.logit_bias, {});
+  const Tally tally({}, s.logit_bias, {}, {});
   if (std::ranges::count_if(tally.token_counts(), [](const TokenCount& c) { return std::isinf(c.bias); }) == vocab)
     refuse("'logit_bias' forbids all " + std::to_string(vocab) +
            " tokens of the vocabulary, so that none could follow; leave at least one without -100");
+  if (s.constraint && !s.constraint->allowed(s.constraint->start(), {}))
+    refuse("'constraint' allows no token of the vocabulary at the beginning, so that none could follow");
 }
 
 int Sequence::append(std::span<const Token> emitted) {
@@ -50,12 +52,17 @@ int Sequence::append(std::span<const Token> emitted) {
   for (const Token t : emitted) {
     tokens.push_back(t);
     tally.add(t);
+    if (tally.broken())
+      fail("token " + std::to_string(t) +
+           ", which its constraint does not allow, was accepted; use a verifier that is not lossy");
     if (std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), t) != limits.stop_tokens.end())
       finish = Finish::stop_token;
     else if (remaining() <= 0)
       finish = Finish::length;
     if (!running()) break;
   }
+  if (running() && tally.constraint() && !tally.constraint()->allowed(tally.state(), {}))
+    fail("no token of the vocabulary continues its output as its constraint asks");
   if (limits.stop) {
     const std::span<const Token> all(tokens.data() + prompt_length, std::size_t(generated()));
     if (const auto keep = limits.stop(all, before)) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,8 +27,9 @@ struct Sampling {
   float presence_penalty = 0;           // once, if the output has the token
   std::vector<TokenBias> logit_bias{};  // within [-100, 100]; -100 forbids a token at every temperature
   std::uint64_t seed = 1;
-  bool logprobs = false;         // of emitted tokens
-  bool warped_logprobs = false;  // under the warped distribution instead of the raw one
+  bool logprobs = false;                           // of emitted tokens
+  bool warped_logprobs = false;                    // under the warped distribution instead of the raw one
+  std::shared_ptr<const Constraint> constraint{};  // which tokens may come next; null: all
 
   Penalties penalties() const { return {repetition_penalty, frequency_penalty, presence_penalty}; }
   Warp warp() const { return {temperature, top_k, top_p, min_p, logprobs && !warped_logprobs}; }
@@ -65,7 +67,7 @@ struct Sequence {
   std::uint64_t stream = 0;  // names the draws; given with the request, independent of the batch slot
   Finish finish = Finish::running;
   std::vector<float> logprobs;  // one per generated token, if requested
-  Tally tally{};                // token counts for its penalties and biases
+  Tally tally{};                // of its tokens, for penalties, biases and its constraint
   std::string failure{};        // why it failed; empty where it did not
   std::string category{};       // of the request, as its workload names it ("math"); empty: none
   // Not -1 for a copy of a sequence to which a drafter has appended a path of its draft, to draft below it: so many
@@ -81,7 +83,7 @@ struct Sequence {
   bool speculates() const { return verified >= 0; }
   int speculative() const { return speculates() ? length() - verified : 0; }  // tokens that may be taken back
   // Appends the tokens that a round emitted, and cuts at a stop token, a stop rule or the length limit. Returns how
-  // many of the new tokens were kept.
+  // many of the new tokens were kept. Fails where the constraint does not allow one, or allows none behind them.
   int append(std::span<const Token> emitted);
   void fail(std::string why) { finish = Finish::failed, failure = std::move(why); }
 };

@@ -11,8 +11,9 @@ float added(float bias) { return bias <= kForbids ? -std::numeric_limits<float>:
 
 }  // namespace
 
-Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt)
-    : penalties_(penalties) {
+Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std::span<const Token> prompt,
+             std::shared_ptr<const Constraint> constraint)
+    : penalties_(penalties), constraint_(std::move(constraint)), state_(constraint_ ? constraint_->start() : 0) {
   for (const TokenBias& b : biases) token_counts_.push_back({b.token, 0, 0, added(b.bias)});
   if (penalties.repetition != 1)  // the other penalties count generated tokens only
     for (const Token t : prompt) token_counts_.push_back({t, 0, 1, 0});
@@ -31,6 +32,7 @@ Tally::Tally(const Penalties& penalties, std::span<const TokenBias> biases, std:
 }
 
 void Tally::add(Token generated) {
+  if (constraint_) state_ = constraint_->after(state_, generated);
   if (!counts()) return;
   TokenCount& s = at(generated);
   ++s.times, s.anywhere = 1;

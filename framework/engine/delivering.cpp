@@ -63,17 +63,19 @@ std::vector<Judgement> read_judgements(const Delivery& d) {
   return judgements;
 }
 
-// Returns the number of emitted tokens that were kept. A sequence whose stop rule throws fails with the tokens that it
-// had before.
+// Returns the number of emitted tokens that were kept. A sequence whose stop rule throws, or whose constraint does not
+// hold, fails with the tokens that it had before.
 int append(Sequence& q, const Verdict& v) {
   const std::size_t before = q.tokens.size();
+  int kept = 0;
   try {
-    return q.append({v.tokens, std::size_t(v.length + 1)});
+    kept = q.append({v.tokens, std::size_t(v.length + 1)});
   } catch (...) {
-    q.tokens.resize(before);
     q.fail(failure_of("its stop rule"));
-    return 0;
   }
+  if (q.finish != Finish::failed) return kept;
+  q.tokens.resize(before);
+  return 0;
 }
 
 void take(const Verdict& v, const DraftTree& tree, Active& a, SequenceReport& r, std::vector<int>& depth) {

@@ -132,7 +132,7 @@ SequenceId Engine::submit(Request request) {
       next_id_++,     std::move(request.prompt), length, std::move(request.limits), std::move(request.sampling),
       request.stream, Finish::running,           {}};
   Sequence& q = active->sequence;
-  q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens);
+  q.tally = Tally(q.sampling.penalties(), q.sampling.logit_bias, q.tokens, q.sampling.constraint);
   q.category = std::move(request.category), active->on_tokens = std::move(request.on_tokens);
   const SequenceId id = q.id;
   Active* const first = options_.reuse_prefixes && request.sample_of > 0 ? queues_.find(request.sample_of) : nullptr;
@@ -160,12 +160,13 @@ StepReport Engine::step() {
   std::vector<SequenceId> ids;
   for (const Scheduled& s : plan.scheduled) ids.push_back(s.active->sequence.id);
   draft_readback_.fetch(ids, trees, host_.caches());
+  judging_.read_constrained(plan, trees);
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
   const Readback read = judging_.judge(plan, trees, out, {*verifier_, verifier_name_}, wanted_);
   const Mark judged = backend_.mark();
-  backend_.synchronize();  // the host's only wait in a step
+  backend_.synchronize();  // the host's only wait in a step without constraints
   const double known = backend_.clock();
 
   draft_readback_.store();

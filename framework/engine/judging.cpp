@@ -57,6 +57,20 @@ Readback Judging::judge(const Plan& plan, std::span<const DraftTree> all, const 
   return read;
 }
 
+void Judging::read_constrained(const Plan& plan, std::span<const DraftTree> trees) {
+  std::vector<const Token*> drawn;
+  std::vector<Token*> known;
+  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+    if (!plan.scheduled[i].root || !plan.scheduled[i].active->sequence.tally.constraint()) continue;
+    for (int n = 0; n < trees[i].nodes; ++n)
+      if (const Token* at = trees[i].drawn_at(n)) drawn.push_back(at), known.push_back(trees[i].known.row<Token>(n));
+  }
+  if (drawn.empty()) return;
+  drawn_.fetch(drawn);
+  backend_.synchronize();
+  for (std::size_t i = 0; i < known.size(); ++i) *known[i] = drawn_[i];
+}
+
 // The sums of q where they are wanted: in every step, or for the first trees that were drawn. Else nothing.
 Tensor Judging::add_up(const Trials& trials, bool always) {
   constexpr int kAddedUp = 8;  // trees of an engine, since a component that errs does so soon

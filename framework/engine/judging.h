@@ -6,6 +6,7 @@
 
 #include "framework/components/verifier.h"
 #include "framework/decode/node_distributions.h"
+#include "framework/decode/token_readback.h"
 #include "framework/engine/failures.h"
 #include "framework/engine/scheduler.h"
 #include "framework/model/model.h"
@@ -25,7 +26,11 @@ struct Readback {
 class Judging {
  public:
   explicit Judging(Backend& backend)
-      : backend_(backend), distributions_(backend), trials_staging_(backend), readback_staging_(backend) {}
+      : backend_(backend),
+        distributions_(backend),
+        trials_staging_(backend),
+        readback_staging_(backend),
+        drawn_(backend) {}
 
   struct Judge {
     Verifier& verifier;
@@ -38,6 +43,9 @@ class Judging {
     bool sums = false;  // Readback::sums of every step, not only of the first ones
     bool chances = false;
   };
+  // Before the target's forward, so that its time hides what constraints compute: the host reads the tokens of the
+  // constrained sequences' trees that a device drew, and waits for them. Nothing where there are none.
+  void read_constrained(const Plan& plan, std::span<const DraftTree> trees);
   // `trees` has one tree for each scheduled sequence. `out`: logits f32 [nodes, vocab] of the judged sequences' trees,
   // one after another. Without logits an empty Readback is returned.
   Readback judge(const Plan& plan, std::span<const DraftTree> trees, const Output& out, const Judge& judge,
@@ -54,6 +62,7 @@ class Judging {
   Backend& backend_;
   NodeDistributions distributions_;
   Staging trials_staging_, readback_staging_;
+  TokenReadback drawn_;
   int added_up_ = 0;  // trees whose q was added up
 };
 

@@ -94,6 +94,7 @@ class CudaBackend final : public Backend {
   // ---- distributions (distributions.cu) ----
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;  // adjust.cu
+  void mask(Tensor logits, std::span<const std::uint32_t* const> allowed) override;
   void draw(const Distributions& distributions, std::span<const TokenDraw> draws, Tensor to) override;
   void rank(const Distributions& raw, int k, Tensor tokens, Tensor q) override;     // rank.cu
   void pick(const Tensor& known, const Tensor& at, Tensor to, int vocab) override;  // gather.cu

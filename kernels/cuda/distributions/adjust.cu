@@ -1,6 +1,8 @@
 // adjust: row i of logits [n, vocab] is adjusted in place at the tokens of adjustments[i]; each thread computes one
 // item by adjust_item(). Bytes: 16 for each token count, and 64 of the logits for each adjusted token. The rest of the
 // row is not read.
+// mask: the logits of tokens that a row's bits do not allow become minus infinity. Bytes: vocab / 8 of each row's bits,
+// and 4 written for each token that is not allowed.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -25,14 +27,49 @@ __global__ void __launch_bounds__(kThreads) adjust_rows(const __grid_constant__ 
   if (k < a.count + a.length) adjust_item(task.logits + std::int64_t(blockIdx.y) * task.stride, a, k);
 }
 
+struct MaskTask {
+  float* logits;
+  std::int64_t stride;
+  int vocab;
+  const std::uint32_t* rows[kRowsAtOnce];
+};
+
+__global__ void __launch_bounds__(kThreads) mask_rows(const __grid_constant__ MaskTask task) {
+  wait_for_previous_kernels();
+  let_next_kernel_start();
+  const std::uint32_t* const allowed = task.rows[blockIdx.y];
+  const Token t = int(blockIdx.x * blockDim.x + threadIdx.x);
+  if (!allowed || t >= task.vocab) return;
+  float* const logit = task.logits + std::int64_t(blockIdx.y) * task.stride + t;
+  const float left = masked(0.0f, allowed, t);
+  if (left != 0.0f) *logit = left;
+}
+
+void expect_one_a_row(const char* operation, const Tensor& logits, std::size_t rows) {
+  if (logits.rank() == 2 && logits.dtype() == DType::f32 && logits.dim(0) == std::int64_t(rows)) return;
+  throw Error(std::string(operation) + ": expected F32 logits [" + std::to_string(rows) +
+              ", vocabulary], one row for each element of the list, got " + name_of(logits.dtype()) + " " +
+              logits.shape().text());
+}
+
 }  // namespace
+
+void CudaBackend::mask(Tensor logits, std::span<const std::uint32_t* const> allowed) {
+  enter();
+  expect_one_a_row("mask", logits, allowed.size());
+  for (int begin = 0; begin < int(allowed.size()); begin += kRowsAtOnce) {
+    const int n = std::min(kRowsAtOnce, int(allowed.size()) - begin);
+    MaskTask task{logits.row<float>(begin), logits.row_stride(), int(logits.dim(1)), {}};
+    std::copy_n(allowed.begin() + begin, n, task.rows);
+    launch_kernel("mask", stream_,
+                  {dim3(blocks_for(task.vocab, kThreads), unsigned(n)), kThreads, 0, 1, dependent_launch()}, mask_rows,
+                  task);
+  }
+}
 
 void CudaBackend::adjust(Tensor logits, std::span<const Adjustment> adjustments) {
   enter();
-  if (logits.rank() != 2 || logits.dtype() != DType::f32 || logits.dim(0) != std::int64_t(adjustments.size()))
-    throw Error("adjust: expected F32 logits [" + std::to_string(adjustments.size()) +
-                ", vocabulary], one row for each adjustment, got " + name_of(logits.dtype()) + " " +
-                logits.shape().text() + "; give one Adjustment a row");
+  expect_one_a_row("adjust", logits, adjustments.size());
   for (int begin = 0; begin < int(adjustments.size()); begin += kRowsAtOnce) {
     const int n = std::min(kRowsAtOnce, int(adjustments.size()) - begin);
     AdjustTask task{logits.row<float>(begin), logits.row_stride(), {}};

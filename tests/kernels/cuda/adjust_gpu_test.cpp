@@ -39,5 +39,30 @@ TEST(AdjustOnTheGpu, rows_have_the_bits_of_the_reference) {
     }
 }
 
+TEST(AdjustOnTheGpu, masks_are_those_of_the_reference) {
+  const auto cuda = make_gpu({}), reference = make_reference_backend();
+  for (const int vocab : {1, 33, 300, 32000, 128256})
+    for (const int rows : {1, 9, 64, 150}) {
+      if (vocab > 10000 && rows > 9) continue;
+      const Tensor logits = random_tensor({rows, vocab}, unsigned(vocab + rows), 3);
+      std::mt19937 engine(unsigned(vocab));
+      std::vector<std::vector<std::uint32_t>> bits;
+      std::vector<Tensor> kept;
+      std::vector<const std::uint32_t*> here, there;
+      for (int r = 0; r < rows; ++r) {
+        bits.emplace_back(std::size_t(vocab + 31) / 32);
+        for (std::uint32_t& word : bits.back()) word = engine();
+        there.push_back(r % 4 == 3 ? nullptr : sent(*cuda, bits.back(), kept));
+      }
+      for (int r = 0; r < rows; ++r) here.push_back(r % 4 == 3 ? nullptr : bits[std::size_t(r)].data());
+      const Tensor device = cuda->upload(logits), truth = copy_of(logits),
+                   found = Tensor::host(logits.shape(), DType::f32);
+      cuda->mask(device, there), reference->mask(truth, here);
+      cuda->copy(device, found);
+      EXPECT_EQ(std::memcmp(found.raw(), truth.raw(), std::size_t(truth.bytes())), 0)
+          << "vocabulary " << vocab << ", " << rows << " rows";
+    }
+}
+
 }  // namespace
 }  // namespace foretoken::test

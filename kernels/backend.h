@@ -201,7 +201,8 @@ class Backend {
   // In place: row i of logits [n, vocab] f32 is adjusted by adjustments[i].
   virtual void adjust(Tensor logits, std::span<const Adjustment> adjustments) = 0;
   // In place: the logits of row i of [n, vocab] f32 become minus infinity for each token t whose bit t % 32 of
-  // allowed[i][t / 32] (the backend's memory) is clear. A null pointer: the row stays as it is.
+  // allowed[i][t / 32] (the backend's memory) is clear. The row stays as it is where the pointer is null, or no allowed
+  // token's logit is above minus infinity, as of a draft that lacks all of these tokens.
   virtual void mask(Tensor logits, std::span<const std::uint32_t* const> allowed) = 0;
   // tokens i32, to[i] = a token drawn from distributions row i (or TokenDraw::row) by draws[i]; to may be strided
   // (stride of dimension 0), and absent where every draw has its own destination TokenDraw::to, which draws of several

@@ -146,7 +146,11 @@ void HostBackend::mask(Tensor logits, std::span<const std::uint32_t* const> allo
   for_each(int(allowed.size()), [&](int i) {
     const std::uint32_t* const bits = allowed[std::size_t(i)];
     float* const row = logits.row<float>(i);
-    for (Token t = 0; bits && t < int(logits.dim(1)); ++t) row[t] = masked(row[t], bits, t);
+    const int vocab = bits ? int(logits.dim(1)) : 0;
+    Token first = 0;
+    while (first < vocab && !(masked(row[first], bits, first) > -INFINITY)) ++first;
+    if (first == vocab) return;
+    for (Token t = 0; t < vocab; ++t) row[t] = masked(row[t], bits, t);
   });
 }
 

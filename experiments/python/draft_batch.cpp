@@ -11,7 +11,8 @@ namespace foretoken {
 namespace {
 
 bool is_adjusted(const Sampling& s) {
-  return s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0 || !s.logit_bias.empty();
+  return s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0 || !s.logit_bias.empty() ||
+         s.constraint;
 }
 
 }  // namespace

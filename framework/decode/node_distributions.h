@@ -3,7 +3,8 @@
 // target's distributions here and a drafter its own, so that p and q are adjusted alike. A drafter that uses
 // Backend::distributions instead remains exact, since q is the distribution of its draws; its tokens are only rejected
 // more often. A constraint is masked where the host knows the tokens of the node's path, as it does of the target's
-// trees (Judging::read_constrained): drafters do not wait for a device for its sake. This module must not know models,
+// trees (Judging::read_constrained): drafters do not wait for a device for its sake, nor do they draft nothing where
+// their vocabulary lacks all tokens that may come. This module must not know models,
 // caches or verifiers.
 #pragma once
 #include <map>

@@ -49,14 +49,17 @@ TEST_P(ParityOfDistributions, adjust) {
     }
 }
 
-// Tokens without their bit become minus infinity, rows without bits and rows beside a view stay.
+// Tokens without their bit become minus infinity; rows without bits stay, and those of which no token would be left.
 TEST_P(ParityOfDistributions, mask) {
   for (const int vocab : {1, 31, 32, 33, 300}) {
     const Tensor logits = random_tensor({5, vocab}, unsigned(vocab), 3);
+    for (Token x = 0; x < vocab; ++x) logits.row<float>(4)[x] = x == vocab / 2 ? 1 : -INFINITY;
     std::mt19937 engine(11);
     std::vector<std::vector<std::uint32_t>> bits(5, std::vector<std::uint32_t>(std::size_t(vocab + 31) / 32));
     for (auto& row : bits)
       for (std::uint32_t& word : row) word = engine();
+    bits[4][std::size_t(vocab / 2) / 32] &= ~(std::uint32_t(1) << (vocab / 2 % 32));
+    for (std::size_t r = 0; r < 4; ++r) bits[r][0] |= 1;  // something stays
     std::vector<const std::uint32_t*> allowed;
     for (std::size_t r = 0; r < 5; ++r) allowed.push_back(r == 3 ? nullptr : bits[r].data());
     for (Backend* backend : {static_cast<Backend*>(&reference), cpu.get()}) {
@@ -64,7 +67,7 @@ TEST_P(ParityOfDistributions, mask) {
       backend->mask(masked, allowed);
       for (int r = 0; r < 5; ++r)
         for (Token x = 0; x < vocab; ++x) {
-          const bool stays = r == 3 || (bits[std::size_t(r)][std::size_t(x) / 32] >> (x % 32) & 1) != 0;
+          const bool stays = r >= 3 || (bits[std::size_t(r)][std::size_t(x) / 32] >> (x % 32) & 1) != 0;
           ASSERT_EQ(masked.row<float>(r)[x], stays ? logits.row<float>(r)[x] : -INFINITY)
               << vocab << " " << r << " " << x;
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 from . import _core
 
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
-            "logit_bias", "seed", "samples", "logprobs", "warped_logprobs")
+            "logit_bias", "response_format", "seed", "samples", "logprobs", "warped_logprobs")
 WORKLOAD = ("max_new_tokens", "stop", "ignore_eos", "chat", "system", "date")
 
 

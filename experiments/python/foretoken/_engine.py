@@ -136,8 +136,8 @@ class Engine:
         """The outputs of one prompt, or of a list of them, decoded together.
 
         A prompt is a string or a list of token ids. Options, instead of the run's: temperature, top_k, top_p, min_p,
-        repetition_penalty, frequency_penalty, presence_penalty, logit_bias, seed, samples, logprobs, warped_logprobs,
-        max_new_tokens, stop, ignore_eos, chat, system, date. Each takes the place of the run's own as a whole (a
+        repetition_penalty, frequency_penalty, presence_penalty, logit_bias, response_format, seed, samples, logprobs,
+        warped_logprobs, max_new_tokens, stop, ignore_eos, chat, system, date. Each takes the place of the run's own as a whole (a
         logit_bias is not added to the run's); None is as if it were not given: what the engine was made with.
 
         Draws are named by the seed and the prompt's number, which counts the prompts of this engine's life; `first` is

@@ -1,8 +1,8 @@
 // adjust: row i of logits [n, vocab] is adjusted in place at the tokens of adjustments[i]; each thread computes one
 // item by adjust_item(). Bytes: 16 for each token count, and 64 of the logits for each adjusted token. The rest of the
 // row is not read.
-// mask: the logits of tokens that a row's bits do not allow become minus infinity. Bytes: vocab / 8 of each row's bits,
-// and 4 written for each token that is not allowed.
+// mask: the logits of tokens that a row's bits do not allow become minus infinity; a block for each row. Bytes: vocab /
+// 8 of the row's bits, 4 for each token until one is found that stays, and 4 written for each that does not.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_backend.cuh"
@@ -10,7 +10,7 @@
 namespace foretoken {
 namespace {
 
-constexpr int kRowsAtOnce = 64, kThreads = 256;
+constexpr int kRowsAtOnce = 64, kThreads = 256, kMaskThreads = 1024;
 
 // The adjustments of a launch are passed as kernel arguments.
 struct AdjustTask {
@@ -34,15 +34,18 @@ struct MaskTask {
   const std::uint32_t* rows[kRowsAtOnce];
 };
 
-__global__ void __launch_bounds__(kThreads) mask_rows(const __grid_constant__ MaskTask task) {
+__global__ void __launch_bounds__(kMaskThreads) mask_rows(const __grid_constant__ MaskTask task) {
   wait_for_previous_kernels();
   let_next_kernel_start();
-  const std::uint32_t* const allowed = task.rows[blockIdx.y];
-  const Token t = int(blockIdx.x * blockDim.x + threadIdx.x);
-  if (!allowed || t >= task.vocab) return;
-  float* const logit = task.logits + std::int64_t(blockIdx.y) * task.stride + t;
-  const float left = masked(0.0f, allowed, t);
-  if (left != 0.0f) *logit = left;
+  const std::uint32_t* const allowed = task.rows[blockIdx.x];
+  if (!allowed) return;
+  float* const row = task.logits + std::int64_t(blockIdx.x) * task.stride;
+  bool some = false;
+  for (Token t = int(threadIdx.x); t < task.vocab && !some; t += int(blockDim.x))
+    some = masked(row[t], allowed, t) > -INFINITY;
+  if (__syncthreads_or(some) == 0) return;
+  for (Token t = int(threadIdx.x); t < task.vocab; t += int(blockDim.x))
+    if (masked(0.0f, allowed, t) != 0.0f) row[t] = -INFINITY;
 }
 
 void expect_one_a_row(const char* operation, const Tensor& logits, std::size_t rows) {
@@ -61,9 +64,7 @@ void CudaBackend::mask(Tensor logits, std::span<const std::uint32_t* const> allo
     const int n = std::min(kRowsAtOnce, int(allowed.size()) - begin);
     MaskTask task{logits.row<float>(begin), logits.row_stride(), int(logits.dim(1)), {}};
     std::copy_n(allowed.begin() + begin, n, task.rows);
-    launch_kernel("mask", stream_,
-                  {dim3(blocks_for(task.vocab, kThreads), unsigned(n)), kThreads, 0, 1, dependent_launch()}, mask_rows,
-                  task);
+    launch_kernel("mask", stream_, {dim3(unsigned(n)), kMaskThreads, 0, 1, dependent_launch()}, mask_rows, task);
   }
 }
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -66,7 +67,7 @@ def test_an_option_that_is_none_is_what_the_engine_was_made_with(engine):
     first, second = engine.generate(PROMPTS[0], max_new_tokens=2).tokens
     made = {"temperature": 0.9, "top_k": 50, "seed": 7, "logit_bias": {str(first): -100}}
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
-             "logit_bias", "seed", "samples", "logprobs", "warped_logprobs", "max_new_tokens", "stop", "ignore_eos",
+             "logit_bias", "response_format", "seed", "samples", "logprobs", "warped_logprobs", "max_new_tokens", "stop", "ignore_eos",
              "chat", "system", "date")
     with foretoken.Engine(target=TARGET, sampling=made, workload={"max_new_tokens": 9, "ignore_eos": True}) as other:
         form = other._form(dict.fromkeys(names))
@@ -79,6 +80,14 @@ def test_an_option_that_is_none_is_what_the_engine_was_made_with(engine):
         assert other.generate(PROMPTS[0], temperature=0).tokens[0] != first
         assert other.generate(PROMPTS[0], temperature=0, logit_bias={}).tokens[:2] == [first, second]
         assert other.generate(PROMPTS[0], temperature=0, logit_bias={second: -100}).tokens[0] == first
+
+
+def test_outputs_have_the_form_that_a_call_asks_for(engine):
+    form = {"type": "regex", "pattern": "[a-z]{2,5}=[0-9]{1,3}"}
+    for output in engine.generate(PROMPTS, max_new_tokens=40, temperature=1.0, response_format=form):
+        assert re.fullmatch(form["pattern"], output.text) and output.finish == "stop_token"
+    with pytest.raises(foretoken.Error, match=r"'\(' without a '\)'"):
+        engine.generate(PROMPTS[0], response_format={"type": "regex", "pattern": "a("})
 
 
 def test_the_lock_is_free_while_the_engine_decodes(engine):

@@ -8,7 +8,9 @@
 namespace foretoken {
 namespace {
 
-constexpr std::size_t kMostPlaces = 20000;  // reached without a byte; a rule that calls itself first has no end of them
+// Reached without a byte: a rule that calls itself first has no end of them. And of all states together, so that a
+// hostile pattern costs at most about a second.
+constexpr std::size_t kMostPlaces = 2000, kMostPlacesInAll = 4'000'000;
 
 }  // namespace
 
@@ -21,18 +23,21 @@ std::size_t Automaton::PlacesHash::operator()(const Places& places) const {
 
 Automaton::Automaton(Network network) : network_(std::move(network)) {
   classify();
-  const auto expect_end = [&](std::int32_t rule) {
+  std::set<std::int32_t> rules{network_.start};
+  for (const auto& edges : network_.nodes)
+    for (const Network::Edge& e : edges)
+      if (e.kind == Network::Kind::call) rules.insert(e.rule);
+  for (const std::int32_t rule : rules) {
     Places places{{rule, 0}};
     close(places);
     if (full_)
       throw Error(
-          "the response format has a rule that refers to itself before it reads anything; put something before the "
-          "reference");
-  };
-  expect_end(network_.start);
-  for (const auto& edges : network_.nodes)
-    for (const Network::Edge& e : edges)
-      if (e.kind == Network::Kind::call) expect_end(e.rule);
+          "the response format has a rule that refers to itself before it reads anything, or can go on in more "
+          "than " +
+          std::to_string(kMostPlaces) +
+          " ways at once; put something before the reference, or write fewer "
+          "optional parts one after another");
+  }
   state_of({{network_.start, 0}});
 }
 
@@ -78,7 +83,7 @@ bool Automaton::close(Places& places) {
   while (!open.empty()) {
     const Place p = open.back();
     open.pop_back();
-    if (seen.size() > kMostPlaces) {
+    if (seen.size() > kMostPlaces || ++places_ > kMostPlacesInAll) {
       full_ = true;
       break;
     }

@@ -21,7 +21,7 @@ class Automaton {
   explicit Automaton(Network network);
 
   State start() const { return 0; }
-  // kDead also where there are kMostStates states already, or a state would have too many places (full()).
+  // kDead also once the states are kMostStates, or their places too many (full()).
   State next(State state, std::uint8_t byte) {
     const State known = states_[std::size_t(state)].next[classes_[byte]];
     return known != kUnmade ? known : make(state, classes_[byte]);
@@ -29,7 +29,7 @@ class Automaton {
   bool accepts(State state) const { return states_[std::size_t(state)].accepts; }
   std::size_t states() const { return states_.size(); }
   bool full() const { return full_; }
-  static constexpr std::size_t kMostStates = 200000;
+  static constexpr std::size_t kMostStates = 100000;
 
  private:
   static constexpr State kUnmade = -2;
@@ -63,6 +63,7 @@ class Automaton {
   // Stacks are lists that share their ends: the node to return to, and the stack below it. 0: empty.
   std::vector<Place> stacks_{{}};
   std::map<Place, std::int32_t> stack_ids_;
+  std::size_t places_ = 0;  // that were reached so far
   bool full_ = false;
 };
 

@@ -233,6 +233,13 @@ TEST(Grammar, RulesMayCallThemselvesBehindSomethingElseAlone) {
   const Grammar::Part first = g.rule();
   g.define(first, g.choice({g.sequence({first, g.text("a")}), g.text("b")}));
   EXPECT_TRUE(says(sentence_of([&] { Automaton(g.network(first)); }), "refers to itself before it reads anything"));
+  EXPECT_TRUE(says(sentence_of([&] { of_regex("(?:a?){5000}"); }), "more than 2000 ways at once"));
+  Automaton hostile = of_regex("(?:a|b)*a(?:a|b){1000}");  // states by the last thousand letters
+  std::mt19937 draw(1);
+  Automaton::State s = hostile.start();
+  long read = 0;
+  for (; s != Automaton::kDead && read < 10'000'000; ++read) s = hostile.next(s, draw() % 2 == 0 ? 'a' : 'b');
+  EXPECT_TRUE(hostile.full()) << read;
 }
 
 class TokensOfGrammars : public TokenizerFile {};

@@ -55,19 +55,21 @@ int Sequence::append(std::span<const Token> emitted) {
     if (tally.broken())
       fail("token " + std::to_string(t) +
            ", which its constraint does not allow, was accepted; use a verifier that is not lossy");
-    if (std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), t) != limits.stop_tokens.end())
+    else if (std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), t) != limits.stop_tokens.end())
       finish = Finish::stop_token;
     else if (remaining() <= 0)
       finish = Finish::length;
+    else if (tally.constraint() && !tally.constraint()->allowed(tally.state(), {}))
+      fail("no token of the vocabulary continues its output as its constraint asks");
     if (!running()) break;
   }
-  if (running() && tally.constraint() && !tally.constraint()->allowed(tally.state(), {}))
-    fail("no token of the vocabulary continues its output as its constraint asks");
   if (limits.stop) {
     const std::span<const Token> all(tokens.data() + prompt_length, std::size_t(generated()));
-    if (const auto keep = limits.stop(all, before)) {
+    const auto keep = limits.stop(all, before);
+    // What it cuts off cannot fail.
+    if (keep && (finish != Finish::failed || *keep < generated())) {
       tokens.resize(std::size_t(prompt_length + std::clamp(*keep, 0, generated())));
-      finish = Finish::stop_rule;
+      finish = Finish::stop_rule, failure.clear();
     }
   }
   return std::max(0, generated() - before);

@@ -81,6 +81,14 @@ TEST(ConstrainedSequence, fails_where_a_token_is_accepted_that_may_not_come) {
   s.append(emitted);
   EXPECT_EQ(s.finish, Finish::failed);
   EXPECT_TRUE(says(s.failure, "token 1", "not lossy"));
+  // A stop rule that cuts it off comes first.
+  Sequence cut;
+  cut.tokens = {0}, cut.prompt_length = 1;
+  cut.tally = Tally({}, {}, {}, std::make_shared<Ascending>(5));
+  cut.limits.stop = [](std::span<const Token>, int) { return std::optional(1); };
+  cut.append(emitted);
+  EXPECT_EQ(cut.finish, Finish::stop_rule);
+  EXPECT_EQ(cut.tokens, (std::vector<Token>{0, 2}));
 }
 
 }  // namespace

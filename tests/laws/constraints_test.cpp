@@ -16,7 +16,7 @@ namespace {
 
 const nlohmann::json kNoisyModel{{"name", "draft_model"}, {"model", "table:other"}};
 const Subject kSampledChain{all_registries(),
-                            {kNoisyModel, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
+                            {kNoisyModel, {{"name", "fixed"}, {"length", 2}}, {{"name", "speculative_sampling"}}}};
 
 Sampling constrained() {
   return std::ranges::find(sampling_options(), "response_format", &SamplingOption::key)->sampling;
@@ -27,7 +27,7 @@ ExactCase with(std::function<std::unique_ptr<HostBackend>()> backend) {
           .prompts = {{2}},
           .tokens = 3,
           .scenario = {.sampling = constrained()},
-          .most_ways = 200000,
+          .most_ways = 20000,
           .backend = std::move(backend)};
 }
 
@@ -46,7 +46,7 @@ TEST(Constraints, AreExactOnChainsAndTreesOfEveryKind) {
   std::vector<Subject> exact_ones;
   for (const Subject& s : subjects(registries, 3, drafters))
     if (soundness_of(s.registries, s.configs.verifier).promise.rfind("exact", 0) == 0) exact_ones.push_back(s);
-  ASSERT_GT(exact_ones.size(), 10u);
+  ASSERT_GT(exact_ones.size(), 8u);
   long accepted = 0, rejected = 0;
   for (const Subject& s : in_turn(exact_ones, 3))
     for (const bool apart : {false, true}) {
@@ -110,11 +110,11 @@ class MasksTooShort : public ReferenceBackend {
 };
 
 template <class Bug> void killed() {
-  EXPECT_TRUE(exact(kSampledChain, with({})).holds);
   const Finding f = exact(kSampledChain, with([] { return std::make_unique<Bug>(); }));
   EXPECT_FALSE(f.holds);
 }
 
+TEST(ConstraintMutants, WithoutABugTheChainIsExact) { EXPECT_TRUE(exact(kSampledChain, with({})).holds); }
 TEST(ConstraintMutants, IgnoredMasksAreKilled) { killed<IgnoresMasks>(); }
 TEST(ConstraintMutants, MasksOfRootsAreKilled) { killed<MasksOfRoots>(); }
 TEST(ConstraintMutants, MasksThatMissATokenAreKilled) { killed<MasksTooShort>(); }

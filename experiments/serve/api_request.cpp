@@ -5,6 +5,7 @@
 
 #include "experiments/serve/api_error.h"
 #include "experiments/serve/request_body.h"
+#include "experiments/session/response_format.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -83,6 +84,17 @@ void read_stream(RequestBody& body, ApiRequest& r) {
   stream.expect_nothing_else();
 }
 
+void read_response_format(RequestBody& body, ApiRequest& r) {
+  const json* format = body.find("response_format");
+  if (!format) return;
+  try {
+    expect_response_format(*format);
+  } catch (const Error& e) {
+    body.fail("response_format", std::string("cannot be honoured: ") + e.what());
+  }
+  r.response_format = *format;
+}
+
 // What both endpoints have, and what neither of them serves.
 void read_common(RequestBody& body, ApiRequest& r, const RequestLimits& limits) {
   r.model = body.string("model");
@@ -94,7 +106,7 @@ void read_common(RequestBody& body, ApiRequest& r, const RequestLimits& limits) 
   if (const std::int64_t length = body.integer("draft_length", 0, 64, -1); length >= 0) r.draft_length = int(length);
   r.report_speculation = body.boolean("report_speculation", false);
   body.find("user");  // names whom the client serves, which changes nothing
-  if (const json* format = body.find("response_format")) r.response_format = *format;
+  read_response_format(body, r);
   for (const char* key : {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"})
     body.refuse(key, "is not read here; give the form of the output as 'response_format'");
   for (const char* key : {"min_tokens", "stop_token_ids", "metadata", "service_tier"})

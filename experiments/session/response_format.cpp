@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "framework/decode/token_grammar.h"
 #include "framework/text/grammar/automaton.h"
 #include "framework/text/grammar/json_grammar.h"
 #include "framework/text/grammar/regex_grammar.h"
-#include "framework/text/grammar/token_grammar.h"
 #include "framework/text/json_file.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"

@@ -74,9 +74,7 @@ std::vector<RunKey> keys_of_models_and_sampling() {
       {"/sampling/logit_bias", "biases", json::object(), from(-100, 100),
        "added to the logits of tokens: {\"TOKEN\": BIAS}, by id; -100 forbids a token at every temperature"},
       {"/sampling/response_format", "object", nullptr, or_absent(),
-       "the form of outputs: {\"type\": \"json_object\"}, \"json_schema\" with its `json_schema`, or \"regex\" with "
-       "its "
-       "`pattern`; absent: any"},
+       "form of outputs: {\"type\": \"json_object\"}, or \"json_schema\" or \"regex\" with its own key; null: any"},
       {"/sampling/samples", "integer", 1, from(1, 1024),
        "outputs of each prompt, each with its own draws; the prompt's cache pages are shared"},
       {"/sampling/seed", "integer", 1, from(0, 9e15),

@@ -99,7 +99,7 @@ TEST(RequestBodies, are_refused_with_the_key_at_fault) {
            {{{"prompt", json::array({json::array()})}}, "400 prompt:"},
            {{{"prompt", json::array({1, -1})}}, "400 prompt:"},
            {{{"prompt", json(std::vector<std::string>(33, "a"))}, {"n", 2}}, "400 prompt:"},
-           {{{"response_format", {{"type", "json_object"}}}}, "400 response_format:"},
+           {{{"response_format", {{"type", "grammar"}}}}, "400 response_format:"},
            {{{"draft_length", 65}}, "400 draft_length:"},
            {{{"messages", json::array()}}, "400 messages: 'messages' is no option here"}})
     EXPECT_TRUE(refusal_of_completion(more).starts_with(words)) << more << ": " << refusal_of_completion(more);

@@ -1,12 +1,10 @@
-// Grammars of regular expressions and JSON schemas: what they accept and refuse, every text that they can write, and
-// their tokens against the definition of a constraint.
+// Grammars of regular expressions and JSON schemas: what they accept and refuse, and every text that they can write.
 #include <random>
 #include <regex>
 
 #include "framework/text/grammar/automaton.h"
 #include "framework/text/grammar/json_grammar.h"
 #include "framework/text/grammar/regex_grammar.h"
-#include "framework/text/grammar/token_grammar.h"
 #include "kernels/error.h"
 #include "tests/framework/text/tokenizer_file.h"
 #include "tests/support/sentence.h"
@@ -240,54 +238,6 @@ TEST(Grammar, RulesMayCallThemselvesBehindSomethingElseAlone) {
   long read = 0;
   for (; s != Automaton::kDead && read < 10'000'000; ++read) s = hostile.next(s, draw() % 2 == 0 ? 'a' : 'b');
   EXPECT_TRUE(hostile.full()) << read;
-}
-
-class TokensOfGrammars : public TokenizerFile {};
-
-// After every token of an output that was drawn among the allowed ones, as masks and steps have it.
-TEST_F(TokensOfGrammars, MasksHaveTheTokensThatKeepTheRule) {
-  const auto tokenizer = load(tiny());
-  const auto bytes = std::make_shared<const TokenBytes>(*tokenizer);
-  const Token end = 260;
-  std::mt19937 draw(5);
-  for (const std::string pattern : {"(abc|aab)*c", "a{3}b?", "é+"}) {
-    Grammar g;
-    const TokenGrammar rule(bytes, g.network(regex_part(g, pattern)), {end});
-    for (int run = 0; run < 20; ++run) {
-      std::vector<Token> output;
-      Constraint::State s = rule.start();
-      for (int k = 0; k < 12; ++k) {
-        std::vector<std::uint32_t> mask(std::size_t(tokenizer->vocab() + 31) / 32 + 1, 0xffffffff);
-        const bool any = rule.allowed(s, mask);
-        std::vector<Token> may;
-        for (Token t = 0; t < tokenizer->vocab(); ++t) {
-          const bool allowed = (mask[std::size_t(t) / 32] >> (t % 32) & 1) != 0;
-          EXPECT_EQ(allowed, rule.after(s, t) != Constraint::kBroken) << pattern << " token " << t;
-          if (allowed) may.push_back(t);
-        }
-        EXPECT_EQ(mask.back(), 0u);
-        EXPECT_EQ(any, !may.empty());
-        EXPECT_EQ(any, rule.allowed(s, {}));
-        ASSERT_TRUE(any);
-        output.push_back(may[draw() % may.size()]);
-        s = rule.after(s, output.back());
-        if (output.back() == end) break;
-      }
-      if (output.back() != end) continue;
-      output.pop_back();
-      Automaton a = of_regex(pattern);
-      EXPECT_TRUE(matches(a, tokenizer->decode_inside(output)));
-      EXPECT_FALSE(rule.allowed(s, {})) << "nothing follows the end";
-      EXPECT_EQ(rule.after(s, 97), Constraint::kBroken);
-    }
-  }
-}
-
-TEST_F(TokensOfGrammars, AnOutputThatCannotEndIsRefused) {
-  const auto bytes = std::make_shared<const TokenBytes>(*load(tiny()));
-  Grammar g;
-  const Network network = g.network(regex_part(g, "a*"));
-  EXPECT_TRUE(says(sentence_of([&] { TokenGrammar(bytes, network, {}); }), "needs a token that ends the output"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "framework/text/grammar/token_grammar.h"
+#include "framework/decode/token_grammar.h"
 
 #include <algorithm>
 

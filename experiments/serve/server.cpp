@@ -145,7 +145,8 @@ Server::~Server() {
   ServerState& state = parts_->state;
   state.draining = true;
   parts_->each_connection(&Connection::end);
-  state.workers.join();
+  for (auto* workers : {&state.workers, &state.workers_of_long}) workers->stop();  // what is queued is nobody's
+  for (auto* workers : {&state.workers, &state.workers_of_long}) workers->join();
   state.closed = [] {};
 }
 

@@ -99,6 +99,17 @@ class Serve(InFolder):
         with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
             stream.read()
 
+    def test_a_log_that_nobody_reads_holds_up_no_end(self):
+        server, port = self.start("--model", MODELS / "target", *SMALL)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.addCleanup(connection.close)
+        for _ in range(1000):  # lines of which a pipe holds about half
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        server.send_signal(signal.SIGTERM)
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(30), 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <limits>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -82,7 +84,7 @@ std::string time_text() {
 }  // namespace
 
 struct AccessLog::Parts {
-  std::shared_ptr<PatientSink> sink;
+  std::function<void()> end;                             // from now on a line waits no longer than kLastLines from here
   std::shared_ptr<spdlog::details::thread_pool> thread;  // its own, which ends with it
   std::shared_ptr<spdlog::async_logger> logger;
 };
@@ -90,15 +92,16 @@ struct AccessLog::Parts {
 AccessLog::AccessLog(const std::string& where) {
   if (where == "none") return;
   parts_ = std::make_unique<Parts>();
-  parts_->sink = sink_of(where);
+  const std::shared_ptr<PatientSink> sink = sink_of(where);
+  parts_->end = [sink] { sink->end(); };
   parts_->thread = std::make_shared<spdlog::details::thread_pool>(kWaitingLines, 1);
-  parts_->logger = std::make_shared<spdlog::async_logger>("access", parts_->sink, parts_->thread,
+  parts_->logger = std::make_shared<spdlog::async_logger>("access", sink, parts_->thread,
                                                           spdlog::async_overflow_policy::overrun_oldest);
 }
 
 AccessLog::~AccessLog() {
   if (!parts_) return;
-  parts_->sink->end();
+  parts_->end();
   parts_->logger.reset();
   parts_->thread.reset();  // once it has seen to all lines
 }

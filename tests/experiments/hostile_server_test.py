@@ -119,8 +119,8 @@ class HostileServer(unittest.TestCase):
     def setUp(self):
         self.server = subprocess.Popen(
             [PROGRAM, "serve", "--model", SOURCE / "experiments" / "models" / "target", "--port", "0", "--set",
-             "/engine/device=cpu", "--set", "/engine/threads=1", "--set", "/engine/memory_mib=16", "--access-log", "none",
-             "--read-seconds", "1", "--queue", "1024"], stderr=subprocess.PIPE, text=True)
+             "/engine/device=cpu", "--set", "/engine/threads=1", "--set", "/engine/memory_mib=16", "--access-log",
+             "none", "--read-seconds", "1", "--queue", "1024"], stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.server.communicate)
         self.addCleanup(self.server.kill)
         self.port = int(re.search(r":(\d+)/v1", self.server.stderr.readline())[1])

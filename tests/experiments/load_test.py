@@ -30,8 +30,8 @@ class Load(InFolder):
         return re.search(r"(http://[^/]*)/v1", server.stderr.readline())[1]
 
     def load(self, *arguments, code=0):
-        done = subprocess.run([PROGRAM, "load", "--quiet", *map(str, arguments)], cwd=self.here, capture_output=True, text=True,
-                              timeout=120)
+        done = subprocess.run([PROGRAM, "load", "--quiet", *map(str, arguments)], cwd=self.here, capture_output=True,
+                              text=True, timeout=120)
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
@@ -118,8 +118,8 @@ class Load(InFolder):
         peer.chmod(0o755)
         target, run = MODELS / "target", self.write("run.json", RUN)
         script = [sys.executable, SOURCE / "experiments" / "peers" / "serving.py", run, "--program", PROGRAM]
-        done = subprocess.run([*script, "--foretoken", f"--model {target} --set /engine/device=cpu", "--vllm", str(target),
-                               "--vllm-program", str(peer), "--url", self.serve(), "--concurrency", "2", "--out",
+        done = subprocess.run([*script, "--foretoken", f"--model {target} --set /engine/device=cpu", "--vllm",
+                               str(target), "--vllm-program", str(peer), "--url", self.serve(), "--concurrency", "2", "--out",
                                "all.jsonl"], cwd=self.here, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = self.lines("all.jsonl")
@@ -127,8 +127,8 @@ class Load(InFolder):
         self.assertEqual([line["model"] for line in lines], ["target", "other", "target"])
         self.assertEqual({line["figures"]["output_tokens"] for line in lines}, {12 * 8})
         self.assertEqual(len(done.stdout.splitlines()), 4, done.stdout)
-        gone = subprocess.run([*script, "--foretoken", "--model nowhere"], cwd=self.here, capture_output=True, text=True,
-                              timeout=60)
+        gone = subprocess.run([*script, "--foretoken", "--model nowhere"], cwd=self.here, capture_output=True,
+                              text=True, timeout=60)
         self.assertEqual(gone.returncode, 1)
         self.assertIn("before it served", gone.stderr)
 

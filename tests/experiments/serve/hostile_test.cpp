@@ -64,6 +64,52 @@ TEST(SlowClients, that_send_no_whole_request_are_let_go) {
   }
 }
 
+// A byte now and then gives nobody more time.
+TEST(SlowClients, that_dribble_have_no_longer) {
+  RunningServer::Options options;
+  options.server.read_seconds = 0.3;
+  RunningServer server(std::move(options));
+  const std::string whole = post_text("/v1/completions", R"({"prompt": "x", "max_tokens": 1})");
+  for (const std::size_t at_once : {std::size_t(0), whole.find("{")}) {  // in its header, and in its body
+    TestClient client(server.port());
+    client.send(whole.substr(0, at_once));
+    const auto begun = std::chrono::steady_clock::now();
+    bool open = true;
+    for (std::size_t i = at_once; i < whole.size() && open; ++i) {
+      std::this_thread::sleep_for(100ms);
+      try {
+        client.send(whole.substr(i, 1));
+      } catch (const std::exception&) {
+        open = false;
+      }
+    }
+    EXPECT_FALSE(open) << "it would have taken " << (whole.size() - at_once) / 10 << " s";
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 2500ms);
+  }
+  EXPECT_EQ(server.complete(json{{"prompt", "x"}, {"max_tokens", 1}}).status, 200);
+}
+
+// One that takes its stream byte by byte is not one that has taken it.
+TEST(SlowClients, that_take_bytes_one_by_one_hold_up_no_other) {
+  RunningServer::Options options;
+  options.server.write_seconds = 0.5;
+  RunningServer server(std::move(options));
+  json body = long_stream(1900);
+  body["n"] = 8;
+  body["logprobs"] = 0;
+  TestClient slow(server.port());
+  slow.send(post_text("/v1/completions", body.dump()));
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    for (; !done; std::this_thread::sleep_for(5ms)) slow.read_byte();
+  });
+  EXPECT_EQ(server.complete(json{{"prompt", "x"}, {"max_tokens", 4}}).status, 200);
+  EXPECT_TRUE(server.idle_within(60));
+  done = true;
+  reader.join();
+  EXPECT_EQ(server.metric("foretoken_dropped_total"), 1);
+}
+
 TEST(HostileRequests, are_answered_with_one_sentence) {
   RunningServer::Options options;
   options.server.body_bytes = 64 << 10;

@@ -45,6 +45,7 @@ class TestClient {
   // Any bytes.
   void send(const std::string& bytes);
   std::string read_some();  // empty: the server has closed
+  void read_byte();         // or nothing, where the server has closed
   std::size_t available() { return socket_.available(); }
   void half_close() { socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send); }
   void close() { socket_.close(); }

@@ -90,6 +90,12 @@ std::string TestClient::read_some() {
   return bytes;
 }
 
+void TestClient::read_byte() {
+  boost::system::error_code ignored;
+  char byte = 0;
+  socket_.read_some(asio::buffer(&byte, 1), ignored);
+}
+
 Answered TestClient::read() {
   beast::http::response_parser<beast::http::string_body> parser;
   parser.body_limit(64 << 20);

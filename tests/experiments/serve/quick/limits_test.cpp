@@ -65,11 +65,11 @@ TEST(HostNames, that_are_not_this_machines_are_refused_where_no_key_is_asked_for
 
 TEST(TokenRates, are_charged_with_what_was_granted_and_get_back_what_was_not_used) {
   RunningServer::Options options;
-  options.keys = serve::Keys(serve::Rates{.tokens_per_minute = 1000});
+  options.keys = serve::Keys(serve::Rates{.tokens_per_minute = 200});
   GatedServer gated(std::move(options));
   gated.gate.set(false);
   TestClient first(gated.server.port());
-  first.send(post_text("/v1/completions", completion(1200).dump()));
+  first.send(post_text("/v1/completions", completion(300).dump()));
   ASSERT_TRUE(gated.gate.reached());
   const Answered second = gated.server.complete(completion(4));
   EXPECT_EQ(second.status, 429) << "the first one may use it up";
@@ -77,8 +77,8 @@ TEST(TokenRates, are_charged_with_what_was_granted_and_get_back_what_was_not_use
   first.close();
   while (gated.server.metric("foretoken_dropped_total") < 1) std::this_thread::sleep_for(1ms);
   gated.gate.set(true);
-  EXPECT_EQ(gated.server.complete(completion(300)).status, 200) << "it did not";
-  EXPECT_EQ(gated.server.complete(completion(1200)).status, 200) << "some is left";
+  EXPECT_EQ(gated.server.complete(completion(60)).status, 200) << "it did not";
+  EXPECT_EQ(gated.server.complete(completion(400)).status, 200) << "some is left";
   EXPECT_EQ(gated.server.complete(completion(4)).status, 429) << "these are used";
 }
 
@@ -91,9 +91,9 @@ TEST(LongPrompts, are_refused_by_their_bytes_and_hold_up_no_short_one) {
   EXPECT_EQ(server.post("/v1/chat/completions", {{"messages", messages}}).document()["error"]["code"],
             "context_length_exceeded");
   // So many tokens take a while to read.
-  const std::string body = json{{"prompt", std::vector<int>(800000, 1)}}.dump();
+  const std::string body = json{{"prompt", std::vector<int>(200000, 1)}}.dump();
   std::deque<TestClient> clients;
-  for (int i = 0; i < 10; ++i) clients.emplace_back(server.port()).send(post_text("/v1/completions", body));
+  for (int i = 0; i < 6; ++i) clients.emplace_back(server.port()).send(post_text("/v1/completions", body));
   EXPECT_EQ(server.complete(completion(1)).status, 200);
   EXPECT_EQ(clients.back().available(), 0u) << "the last long one is not read yet";
   for (TestClient& client : clients) EXPECT_EQ(client.read().status, 400);

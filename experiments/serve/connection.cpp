@@ -72,7 +72,7 @@ void Connection::drain() {
 }
 
 void Connection::end() {
-  if (answer_)
+  if (answer_ || (busy_ && body_read_))
     give_up(ApiError(503, "the server is ending, and this request took longer than it waits for"));
   else
     close();

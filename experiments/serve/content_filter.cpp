@@ -89,20 +89,22 @@ ContentFilter::ContentFilter(std::string command, double seconds) : command_(std
   thread_ = std::thread([this] { run(); });
 }
 
-ContentFilter::~ContentFilter() {
+ContentFilter::~ContentFilter() { stop(); }
+
+void ContentFilter::stop() {
   {
     const std::lock_guard lock(mutex_);
     done_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   end();
 }
 
 void ContentFilter::ask(const char* kind, const std::string& text, std::function<void(Verdict)> heard) {
   {
     const std::lock_guard lock(mutex_);
-    if (!starting_) {
+    if (!starting_ && !done_) {
       questions_.push_back({line_of(kind, text), std::move(heard)});
       changed_.notify_all();
       return;
@@ -130,7 +132,7 @@ void ContentFilter::run() {
     const Verdict verdict = answer(question.line, seconds_);
     question.heard(verdict);
     lock.lock();
-    if (verdict != Verdict::none) continue;
+    if (verdict != Verdict::none || done_) continue;
     // Those that wait are not to wait until it is back.
     starting_ = true;
     const std::deque<Question> waiting = std::exchange(questions_, {});

@@ -21,7 +21,6 @@ class ContentFilter {
   // `command`: of a shell, started here and asked about an empty text, for which it has a minute. An Error where it
   // does not answer. `seconds`: for each text.
   ContentFilter(std::string command, double seconds);
-  // Ends the process. Nobody may wait for a verdict any more.
   ~ContentFilter();
   ContentFilter(const ContentFilter&) = delete;
 
@@ -30,6 +29,9 @@ class ContentFilter {
   void ask(const char* kind, const std::string& text, std::function<void(Verdict)> heard);
   // The same, waiting for it.
   Verdict judge(const char* kind, const std::string& text);
+  // Ends the process. What waits, and what is asked from now on, has no verdict; once this has returned nobody hears of
+  // what was asked before.
+  void stop();
 
  private:
   struct Question {

@@ -1,6 +1,7 @@
 #include "experiments/serve/gateway.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include <sys/resource.h>
@@ -99,7 +100,7 @@ std::string rate_line(double per_minute, const std::string& who) {
   if (per_minute <= 0) return "";
   const ApiError late(429, "the rate of requests is used up; try again in a minute", "", "rate_limit_exceeded");
   return refusal(late, " hdr Retry-After 60",
-                 "if METH_POST " + who + "{ sc_http_req_rate(0) gt " + std::to_string(long(per_minute)) + " }");
+                 "if METH_POST " + who + "{ sc_http_req_rate(0) gt " + std::to_string(std::lround(std::ceil(per_minute))) + " }");
 }
 
 std::string key_lines(const Keys& keys) {

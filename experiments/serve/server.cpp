@@ -145,6 +145,7 @@ Server::~Server() {
   ServerState& state = parts_->state;
   state.draining = true;
   parts_->each_connection(&Connection::end);
+  if (state.options.filter) state.options.filter->stop();  // whose verdicts come to this server's thread
   for (auto* workers : {&state.workers, &state.workers_of_long}) workers->stop();  // what is queued is nobody's
   for (auto* workers : {&state.workers, &state.workers_of_long}) workers->join();
   state.closed = [] {};

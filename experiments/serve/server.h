@@ -22,7 +22,7 @@ struct ServerOptions {
       {};                          // names in the header Host, beside loopback's and addresses, where no key is asked
   std::size_t connections = 2048;  // open at once; further ones wait until one ends
   std::size_t body_bytes = 2 << 20;
-  ContentFilter* filter = nullptr;  // of prompts and outputs; outlives the server; null: none
+  ContentFilter* filter = nullptr;  // of prompts and outputs; stops with the server; null: none
   std::size_t filter_bytes = 256;   // of a streamed output, after so many of which it is judged, and sent then
   double read_seconds = 30;         // for a request to arrive, and between two of one connection
   double write_seconds = 30;        // for a client to take what was written

@@ -139,9 +139,13 @@ class Gateway(unittest.TestCase):
         self.assertEqual((late.status, late.getheader("Retry-After")), (429, "60"))
         self.assertEqual(json.loads(late.read())["error"]["code"], "rate_limit_exceeded")
         self.assertEqual(sum(self.answered()), 6)
-        self.open("--replicas", ",".join(self.addresses), "--allow-host", "gpu-box", "--connections-per-address", 2)
+        self.open("--replicas", ",".join(self.addresses), "--allow-host", "gpu-box")
         for host, status in (("localhost", 200), ("gpu-box:8080", 200), ("[::1]:80", 200), ("evil.example", 421)):
             self.assertEqual(status_of(ask(self.port, body, Host=host)), status, host)
+        self.open("--replicas", ",".join(self.addresses), "--requests-per-minute", 2)
+        self.assertEqual([status_of(ask(self.port, body)) for _ in range(3)], [200, 200, 429], "of an address")
+        self.assertEqual(status_of(ask(self.port, None, "/v1/models")), 200)
+        self.open("--replicas", ",".join(self.addresses), "--connections-per-address", 2)
         held = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(2)]
         with self.assertRaises((http.client.HTTPException, ConnectionError)):
             ask(self.port, None, "/health")

@@ -96,6 +96,27 @@ TEST(Filters, that_do_not_answer_let_nothing_pass) {
   }
 }
 
+TEST(Filters, that_think_for_long_hold_up_no_end) {
+  ContentFilter filter(stuck_after(2), 100);
+  const auto begun = std::chrono::steady_clock::now();
+  {
+    RunningServer::Options options = filtered_by(filter);
+    options.server.drain_seconds = 0.1;
+    RunningServer server(std::move(options));
+    std::vector<std::unique_ptr<TestClient>> clients;  // one whose output is judged, and those whose prompts wait
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<TestClient>(server.port()));
+      clients.back()->send(post_text("/v1/completions", filtered_completion().dump()));
+    }
+    while (server.metric("foretoken_connections") < 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    server.server().stop();
+    for (auto& client : clients) EXPECT_EQ(client->read().status, 503);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
+  EXPECT_EQ(filter.judge("prompt", "x"), Verdict::none);
+}
+
 TEST(Filters, that_end_are_started_again) {
   // Ends behind the second text.
   ContentFilter filter("for i in 1 2; do read -r line; echo '{\"allow\": true}'; done", 20);

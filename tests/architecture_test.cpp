@@ -37,8 +37,8 @@ const std::map<std::string, std::set<std::string>> kArrows = {
 const std::map<std::string, std::vector<std::string>> kLayers = {
     {"framework", {"text", "model", "decode", "cache", "components", "include", "engine"}},
     {"experiments",
-     {"conformance", "session", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "serve", "program",
-      "python"}},
+     {"conformance", "session", "serve", "report", "trace", "sweep", "bench", "quality", "quantize", "costs", "load",
+      "program", "python"}},
 };
 
 // Other people's libraries, and the folders that may know them.

@@ -74,6 +74,8 @@ const std::vector<std::pair<std::string, Names>> kSpeakers = {
     {"experiments/quantize/", {"quantize"}},
     {"experiments/serve/gateway", {"gateway"}},
     {"experiments/program/gateway", {"gateway"}},
+    {"experiments/load/", {"load"}},
+    {"experiments/program/load", {"load"}},
     {"experiments/serve/", {"serve"}},
     {"experiments/program/check", {"check"}},
     {"experiments/program/serve", {"serve"}},

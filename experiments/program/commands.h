@@ -33,8 +33,8 @@ struct Commands {
 
 using AddCommand = void(Commands& all);
 AddCommand add_quickstart, add_run, add_show, add_report, add_merge, add_compare, add_replay, add_tree_shape, add_tune,
-    add_calibrate, add_predict, add_generate, add_serve, add_gateway, add_list, add_keys, add_check, add_options,
-    add_bench, add_quality, add_quantize, add_datastore, add_schema, add_convert, add_version;
+    add_calibrate, add_predict, add_generate, add_serve, add_gateway, add_load, add_list, add_keys, add_check,
+    add_options, add_bench, add_quality, add_quantize, add_datastore, add_schema, add_convert, add_version;
 
 // --json and --format, of all commands that print tables.
 struct Look {

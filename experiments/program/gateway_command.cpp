@@ -15,6 +15,8 @@ namespace {
 
 struct GatewayFlags {
   serve::GatewayOptions options;
+  std::string keys, route = "least";
+  serve::Rates rates;
   bool print_only = false;
 };
 
@@ -28,14 +30,17 @@ std::string inherited_file(const std::string& text) {
 }
 
 int run_gateway(GatewayFlags& g) {
-  const std::string text = serve::haproxy_configuration(g.options);
+  if (g.route == "prefix") g.options.route = serve::Route::prefix;
+  if (g.route == "concurrency") g.options.route = serve::Route::concurrency;
+  const std::string text =
+      serve::haproxy_configuration(g.options, g.keys.empty() ? serve::Keys(g.rates) : serve::Keys(g.keys, g.rates));
   if (g.print_only) {
     print(text);
     return 0;
   }
   const std::string file = inherited_file(text);
   std::fprintf(stderr, "foretoken: HAProxy takes requests at http://%s:%d/v1 for %zu replicas\n",
-               g.options.host.c_str(), g.options.port, g.options.replicas.size());
+               g.options.host.c_str(), g.options.port, g.options.replicas.size() + g.options.few.size());
   std::fflush(nullptr);
   ::execlp("haproxy", "haproxy", "-db", "-f", file.c_str(), static_cast<char*>(nullptr));
   throw Error(std::string("haproxy cannot be started: ") + std::strerror(errno) +
@@ -47,6 +52,21 @@ int run_gateway(GatewayFlags& g) {
 void add_gateway(Commands& all) {
   const auto [c, g] = all.add_subcommand("gateway", "one address for several servers, by HAProxy", run_gateway);
   add_list_option(c, "--replicas", g.options.replicas, "HOST:PORT of each server")->required();
+  add_shown(c, "--route", g.route,
+            "least: the fewest requests; prefix: by the first bytes of prompts; concurrency: --few before the others")
+      ->check(CLI::IsMember({"least", "prefix", "concurrency"}));
+  add_list_option(c, "--few", g.options.few, "HOST:PORT of servers for few requests, as those of tensor parallelism");
+  add_shown(c, "--few-requests", g.options.few_requests, "the most that these have, of all clients")
+      ->check(CLI::Range(1, 1 << 20));
+  add_shown(c, "--prefix-bytes", g.options.prefix_bytes, "of prompts, by which --route prefix chooses")
+      ->check(CLI::Range(1, 1 << 16));
+  c.add_option("--keys", g.keys, "file of keys as foretoken serve reads it: requests without one end here");
+  add_shown(c, "--requests-per-minute", g.rates.requests_per_minute,
+            "of each key, or without keys of each address; 0: no limit");
+  add_shown(c, "--connections-per-address", g.options.connections_per_address, "open at once; 0: no limit")
+      ->check(CLI::Range(0, 1 << 20));
+  add_repeatable(c, "--allow-host", g.options.hosts,
+                 "name in the header Host that is allowed where no key is asked for; may be given again");
   add_shown(c, "--host", g.options.host, "address that is listened at");
   add_shown(c, "--port", g.options.port, "likewise")->check(CLI::Range(1, 65535));
   add_shown(c, "--metrics-port", g.options.metrics_port, "of its own figures for Prometheus, on loopback; 0: none")

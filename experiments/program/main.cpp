@@ -108,10 +108,10 @@ int run_cli(int argc, const char* const* argv) {
   app.set_version_flag("--version", std::string("foretoken ") + kVersion + " (" + kCommit + ")");
   Commands all{app};
   for (AddCommand* const add :
-       {add_quickstart, add_run,    add_show,      add_report,  add_merge,    add_compare, add_replay,
-        add_tree_shape, add_tune,   add_calibrate, add_predict, add_generate, add_serve,   add_gateway,
-        add_list,       add_keys,   add_check,     add_options, add_bench,    add_quality, add_quantize,
-        add_datastore,  add_schema, add_convert,   add_version})
+       {add_quickstart, add_run,       add_show,      add_report,  add_merge,    add_compare, add_replay,
+        add_tree_shape, add_tune,      add_calibrate, add_predict, add_generate, add_serve,   add_gateway,
+        add_load,       add_list,      add_keys,      add_check,   add_options,  add_bench,   add_quality,
+        add_quantize,   add_datastore, add_schema,    add_convert, add_version})
     add(all);  // in the order of --help
   refuse_empty_values(app);
   std::vector<std::string> known;

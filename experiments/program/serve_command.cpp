@@ -19,6 +19,8 @@ namespace {
 
 struct ServeFlags {
   std::string model, draft, drafter, config, chat_template, keys, access_log = "-";
+  std::string filter;
+  double filter_seconds = 5;
   std::vector<std::string> set, plugins;
   int batch = 32, queue = 256;
   bool open = false;
@@ -90,6 +92,9 @@ int serve_model(ServeFlags& f) {
   f.server.body_bytes = std::size_t(f.body_mib * (1 << 20));
   serve::Keys keys = f.keys.empty() ? serve::Keys(f.rates) : serve::Keys(f.keys, f.rates);
   serve::AccessLog log(f.access_log);
+  std::unique_ptr<serve::ContentFilter> filter;
+  if (!f.filter.empty()) filter = std::make_unique<serve::ContentFilter>(f.filter, f.filter_seconds);
+  f.server.filter = filter.get();
   const json document = served_document(f);
   std::unique_ptr<serve::Metrics> metrics;  // named by the model; no step is taken before it is there
   serve::ServedModel model(document, f.plugins, f.config.empty() ? "" : std::filesystem::path(f.config).parent_path(),
@@ -107,9 +112,16 @@ int serve_model(ServeFlags& f) {
 
 void add_limits(CLI::App& c, ServeFlags& f) {
   c.add_option("--keys", f.keys, "file of the SHA-256 of each key and its owner's name (experiments/serve/README.md)");
+  add_repeatable(
+      c, "--allow-host", f.server.hosts,
+      "name in the header Host that is allowed where no key is asked for, beside localhost; may be given again");
   c.add_flag("--open", f.open, "ask for no key though other machines reach it");
   add_shown(c, "--requests-per-minute", f.rates.requests_per_minute, "of each key; 0: no limit");
   add_shown(c, "--tokens-per-minute", f.rates.tokens_per_minute, "of prompts and outputs of each key; 0: no limit");
+  c.add_option("--filter", f.filter, "command that judges prompts and outputs (experiments/serve/README.md)");
+  add_shown(c, "--filter-seconds", f.filter_seconds, "that it has for each text")->check(number_within(0.01, 3600));
+  add_shown(c, "--filter-bytes", f.server.filter_bytes, "of a stream that are held back until it has judged them")
+      ->check(CLI::Range(1, 1 << 20));
   add_shown(c, "--queue", f.queue, "the most requests that wait; further ones are answered with 429")
       ->check(CLI::Range(1, 1 << 20));
   add_shown(c, "--max-new-tokens", f.limits.new_tokens, "the most tokens of one output")->check(CLI::Range(1, 1 << 24));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <utility>
 
 #include "experiments/serve/api_error.h"
 
@@ -36,20 +37,61 @@ std::string Answer::read(bool joined) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Choice& c = choices_[i];
     for (const Output::Piece& piece : c.output.read(joined || !request_.stream)) {
+      if (c.refused) continue;
       time(c, piece);
-      if (request_.stream) {
-        write(c, i, piece, events);
-        continue;
-      }
-      c.text += piece.text;
-      c.tokens.insert(c.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-      c.logprobs.insert(c.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
+      if (context_.judged_bytes > 0)
+        c.waiting.add(piece);
+      else
+        take(c, i, piece, events);
     }
   }
-  if (!request_.stream || closed_ || !ended() || !failure().empty()) return events;
+  return events + closing();
+}
+
+void Answer::take(Choice& c, std::size_t index, const Output::Piece& piece, std::string& events) const {
+  if (request_.stream) return write(c, index, piece, events);
+  c.text += piece.text;
+  c.tokens.insert(c.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+  c.logprobs.insert(c.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
+}
+
+// The end of a stream, once.
+std::string Answer::closing() {
+  if (!request_.stream || closed_ || !ended() || !failure().empty()) return "";
   closed_ = true;
-  if (request_.include_usage) events += head_ + R"(],"usage":)" + text_of(usage()) + "}\n\n";
-  return events + "data: [DONE]\n\n";
+  return (request_.include_usage ? head_ + R"(],"usage":)" + text_of(usage()) + "}\n\n" : "") + "data: [DONE]\n\n";
+}
+
+std::vector<std::pair<std::size_t, std::string>> Answer::to_judge() {
+  std::vector<std::pair<std::size_t, std::string>> all;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    Choice& c = choices_[i];
+    const bool enough = c.waiting.ended || (request_.stream && c.waiting.text.size() >= context_.judged_bytes);
+    if (c.refused || c.is_judged || !enough) continue;
+    c.is_judged = true;
+    c.judging = std::exchange(c.waiting, {});
+    c.judged += c.judging.text;
+    all.emplace_back(i, c.judged);
+  }
+  return all;
+}
+
+std::string Answer::judged(std::size_t index, bool allowed) {
+  Choice& c = choices_[index];
+  std::string events;
+  c.is_judged = false;
+  c.over = c.judging.ended || !allowed;
+  c.refused = !allowed;
+  if (allowed) {
+    take(c, index, c.judging, events);
+  } else {
+    c.output.cancel();
+    if (request_.stream) write(c, index, Output::Piece{.ended = true}, events);
+    c.text.clear();
+    c.tokens.clear();
+    c.logprobs.clear();
+  }
+  return events + closing();
 }
 
 void Answer::time(Choice& c, const Output::Piece& piece) {
@@ -61,24 +103,24 @@ void Answer::time(Choice& c, const Output::Piece& piece) {
   c.read = now;
 }
 
-bool Answer::begun() const {
-  return std::ranges::any_of(choices_, [](const Choice& c) { return c.output.begun(); });
-}
+bool Answer::ended(const Choice& c) const { return context_.judged_bytes > 0 ? c.over : c.output.ended(); }
 
 bool Answer::ended() const {
-  return !failure().empty() || std::ranges::all_of(choices_, [](const Choice& c) { return c.output.ended(); });
+  return !failure().empty() || std::ranges::all_of(choices_, [this](const Choice& c) { return ended(c); });
 }
+
+const char* Answer::finish_of(const Choice& c) const { return c.refused ? "content_filter" : c.output.finish_reason(); }
 
 std::string Answer::failure() const {
   for (const Choice& c : choices_)
-    if (!c.output.failure().empty()) return c.output.failure();
+    if (!c.refused && !c.output.failure().empty()) return c.output.failure();
   return {};
 }
 
 void Answer::open(Choice& c, std::size_t index, std::string& events) const {
   if (c.opened) return;
   c.opened = true;
-  c.offset = c.output.echo().size();
+  c.offset = characters_in(c.output.echo());
   if (chat())
     events += role_event(index);
   else if (!c.output.echo().empty())
@@ -86,16 +128,16 @@ void Answer::open(Choice& c, std::size_t index, std::string& events) const {
 }
 
 void Answer::write(Choice& c, std::size_t index, const Output::Piece& piece, std::string& events) const {
-  if (!c.output.failure().empty()) return;
+  if (!c.refused && !c.output.failure().empty()) return;
   if (!piece.tokens.empty() || piece.ended) open(c, index, events);
   const bool weighed = request_.sampling.logprobs && !piece.tokens.empty();
   const bool last = piece.ended && !chat();  // completions say in the last text why it ends, conversations behind it
   if (!piece.text.empty() || weighed || last)
     events += event(index, piece.text, weighed ? text_of(logprobs_of(piece.tokens, piece.logprobs, c.offset)) : "null",
-                    last ? c.output.finish_reason() : nullptr);
+                    last ? finish_of(c) : nullptr);
   if (piece.ended && chat())
     events += head_ + R"({"index":)" + std::to_string(index) + R"(,"delta":{},"logprobs":null,"finish_reason":")" +
-              c.output.finish_reason() + "\"}" + tail_;
+              finish_of(c) + "\"}" + tail_;
 }
 
 std::string Answer::role_event(std::size_t index) const {
@@ -123,15 +165,15 @@ json Answer::logprobs_of(const std::vector<Token>& tokens, const std::vector<flo
     texts.push_back(bytes);
     numbers.push_back(number);
     offsets.push_back(offset);
-    offset += bytes.size();
+    offset += characters_in(bytes);
   }
   if (chat()) return {{"content", content}, {"refusal", nullptr}};
   return {{"tokens", texts}, {"token_logprobs", numbers}, {"top_logprobs", nullptr}, {"text_offset", offsets}};
 }
 
 json Answer::choice_document(const Choice& c, std::size_t index) const {
-  std::size_t offset = c.output.echo().size();
-  json one{{"index", index}, {"logprobs", nullptr}, {"finish_reason", c.output.finish_reason()}};
+  std::size_t offset = characters_in(c.output.echo());
+  json one{{"index", index}, {"logprobs", nullptr}, {"finish_reason", finish_of(c)}};
   if (request_.sampling.logprobs) one["logprobs"] = logprobs_of(c.tokens, c.logprobs, offset);
   if (chat())
     one["message"] = {{"role", "assistant"}, {"content", c.text}, {"refusal", nullptr}};
@@ -156,6 +198,17 @@ int Answer::prompt_tokens() const {
   for (std::size_t i = 0; i < choices_.size(); i += std::size_t(request_.n))
     tokens += choices_[i].output.prompt_tokens();
   return tokens;
+}
+
+double Answer::granted_tokens() const {
+  double tokens = prompt_tokens();
+  for (const Choice& c : choices_) tokens += c.output.most_tokens();
+  return tokens;
+}
+
+double Answer::used_tokens() {
+  for (Choice& c : choices_) c.output.read(true);  // what nobody will get
+  return double(prompt_tokens()) + double(counts().tokens);
 }
 
 RoundCounts Answer::counts() const {
@@ -183,9 +236,9 @@ json Answer::usage() const {
 }
 
 std::string Answer::finish() const {
-  std::string finish = choices_.empty() ? "" : choices_.front().output.finish_reason();
+  std::string finish = choices_.empty() ? "" : finish_of(choices_.front());
   for (const Choice& c : choices_)
-    if (finish != c.output.finish_reason()) return "mixed";
+    if (finish != finish_of(c)) return "mixed";
   return finish;
 }
 

@@ -17,10 +17,11 @@ class Answer {
   using Clock = std::chrono::steady_clock;
   struct Context {
     std::shared_ptr<const Tokenizer> tokenizer;
-    std::string model;          // as the answer names it
-    std::string id;             // of the request, without its prefix
-    Clock::time_point arrived;  // of its first byte
-    Metrics& metrics;           // outlives the answer
+    std::string model;             // as the answer names it
+    std::string id;                // of the request, without its prefix
+    Clock::time_point arrived;     // of its first byte
+    Metrics& metrics;              // outlives the answer
+    std::size_t judged_bytes = 0;  // of an output, after so many of which somebody judges it; 0: nobody does
   };
   Answer(ApiRequest request, std::vector<SubmittedOutput> submitted, Context context);
   ~Answer();
@@ -29,9 +30,14 @@ class Answer {
   void listen(const std::function<void()>& heard);
   // Reads what is there, without waiting. Of a stream: its events, with the end of it once all has come; where `joined`
   // (the client is behind) one event for all rounds of an output.
+  // What is to be judged is held back.
   std::string read(bool joined);
+  // Outputs that are to be judged now, of those that wait for it: their places and their texts so far. Once for each
+  // text.
+  std::vector<std::pair<std::size_t, std::string>> to_judge();
+  // Events that follow from a verdict: what was held back, or the end of the output.
+  std::string judged(std::size_t index, bool allowed);
   bool streams() const { return request_.stream; }
-  bool begun() const;  // a token has come, or an end
   bool ended() const;
   // Why the request failed: that of the first output that did. Empty where none did.
   std::string failure() const;
@@ -40,8 +46,11 @@ class Answer {
 
   double first_token_seconds() const { return first_seconds_; }  // below 0: none has come
   int prompt_tokens() const;
+  // Tokens that it may have at most, of prompts and outputs, and those that it has now, whether they were read or not.
+  double granted_tokens() const;
+  double used_tokens();
   RoundCounts counts() const;
-  // "stop", "length", or "mixed" of several.
+  // "stop", "length", "content_filter", or "mixed" of several.
   std::string finish() const;
 
  private:
@@ -50,10 +59,17 @@ class Answer {
     std::string text = {};           // so far; of one that is no stream
     std::vector<Token> tokens = {};  // likewise, with log-probabilities
     std::vector<float> logprobs = {};
-    std::size_t offset = 0;                   // bytes of text before the next token, for log-probabilities
+    std::size_t offset = 0;                   // characters before the next token, for log-probabilities
     bool opened = false;                      // its first event was written
     std::optional<Clock::time_point> read{};  // its last round
+    Output::Piece waiting{}, judging{};       // where outputs are judged: what came since, and what is judged now
+    std::string judged = {};                  // its text with that
+    bool is_judged = false, refused = false, over = false;
   };
+  void take(Choice& choice, std::size_t index, const Output::Piece& piece, std::string& events) const;
+  bool ended(const Choice& choice) const;
+  const char* finish_of(const Choice& choice) const;
+  std::string closing();
   void time(Choice& choice, const Output::Piece& piece);
   void write(Choice& choice, std::size_t index, const Output::Piece& piece, std::string& events) const;
   void open(Choice& choice, std::size_t index, std::string& events) const;

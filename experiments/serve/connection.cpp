@@ -5,6 +5,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/version.hpp>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "experiments/serve/responses.h"
@@ -19,9 +20,25 @@ namespace http = boost::beast::http;
 namespace {
 
 constexpr std::uint32_t kHeaderBytes = 16 << 10;
-constexpr int kSendBuffer = 256 << 10;  // bytes that a client may be behind before writing to it waits
+constexpr std::size_t kLongBody = 16 << 10;      // bytes
+constexpr std::chrono::milliseconds kLook(100);  // between two looks whether a client is there
+constexpr int kSendBuffer = 256 << 10;           // bytes that a client may be behind before writing to it waits
 
 std::string path_of(std::string_view target) { return std::string(target.substr(0, target.find('?'))); }
+
+ApiError filter_failure() {
+  return ApiError(503, "the filter of prompts and outputs does not answer, and nothing passes without it; try again",
+                  "", "content_filter");
+}
+
+void expect_allowed(ServerState& server, const ApiRequest& request) {
+  if (!server.options.filter) return;
+  const Verdict verdict = server.options.filter->judge("prompt", server.model.text_of_prompts(request));
+  if (verdict == Verdict::none) throw filter_failure();
+  if (verdict == Verdict::allowed) return;
+  server.metrics.refused("filter");
+  throw ApiError(400, "the filter of prompts and outputs does not allow this prompt", "prompt", "content_filter");
+}
 
 }  // namespace
 
@@ -33,7 +50,7 @@ struct Connection::Prepared {
 };
 
 Connection::Connection(asio::ip::tcp::socket socket, ServerState& server)
-    : server_(server), stream_(std::move(socket)), deadline_(server.io) {
+    : server_(server), stream_(std::move(socket)), deadline_(server.io), look_(server.io) {
   server_.connections.insert(this);
 }
 
@@ -55,7 +72,7 @@ void Connection::drain() {
 }
 
 void Connection::end() {
-  if (answer_)
+  if (answer_ || (busy_ && body_read_))
     give_up(ApiError(503, "the server is ending, and this request took longer than it waits for"));
   else
     close();
@@ -70,6 +87,8 @@ void Connection::read_header() {
   client_ = nullptr;
   path_.clear();
   id_.clear();  // what is still prepared for the request before is nobody's
+  charged_ = 0;
+  judged_.clear();
   busy_ = begun_ = keep_ = body_read_ = false;
   stream_.expires_after(duration_of(server_.options.read_seconds));
   http::async_read_header(stream_, buffer_, *parser_,
@@ -105,6 +124,8 @@ void Connection::expect_welcome() {
   const auto& header = parser_->get();
   expect_route({header.method_string().data(), header.method_string().size()}, path_);
   if (path_ == "/health") return;
+  if (const auto host = header[http::field::host]; !server_.keys.needed())
+    expect_host({host.data(), host.size()}, server_.options.hosts);
   const auto authorization = header[http::field::authorization];
   client_ = server_.keys.find({authorization.data(), authorization.size()});
   if (!client_) {
@@ -117,18 +138,21 @@ void Connection::expect_welcome() {
   const auto type = header[http::field::content_type];
   if (!beast::iequals(type.substr(0, std::min(type.find(';'), type.size())), "application/json"))
     throw ApiError(415, "the body must be JSON; send the header Content-Type: application/json");
-  for (const auto& [limit, amount, what] :
-       {std::tuple(&client_->requests, 1.0, "requests"), std::tuple(&client_->tokens, 1.0, "tokens")})
-    if (const double wait = limit->seconds_until(amount, arrived_); wait > 0) {
-      server_.metrics.refused(what);
-      ApiError error(429,
-                     "the rate of " + std::string(what) + " of '" + client_->name + "' is used up; try again in " +
-                         std::to_string(int(wait) + 1) + " s",
-                     "", "rate_limit_exceeded");
-      error.retry_after = int(wait) + 1;
-      throw error;
-    }
+  expect_rate(client_->requests, "requests");
+  expect_rate(client_->tokens, "tokens");
   client_->requests.use(1, arrived_);
+}
+
+void Connection::expect_rate(RateLimit& limit, const char* what) {
+  const double wait = limit.seconds_until(1, Clock::now());
+  if (wait <= 0) return;
+  server_.metrics.refused(what);
+  ApiError error(429,
+                 "the rate of " + std::string(what) + " of '" + client_->name + "' is used up; try again in " +
+                     std::to_string(int(wait) + 1) + " s",
+                 "", "rate_limit_exceeded");
+  error.retry_after = int(wait) + 1;
+  throw error;
 }
 
 void Connection::read_body() {
@@ -150,7 +174,11 @@ void Connection::on_body(const Failed& failed) {
   if (failed == http::error::body_limit)
     return respond(ApiError(413, "the body is larger than the " + std::to_string(server_.options.body_bytes) +
                                      " bytes that are read; shorten it"));
-  if (failed) return close();
+  if (failed) {
+    server_.metrics.dropped();
+    account(failed == beast::error::timeout ? 408 : 499);
+    return close();
+  }
   body_read_ = true;
   keep_ = parser_->get().keep_alive() && !server_.draining;
   stream_.expires_never();
@@ -165,7 +193,8 @@ void Connection::route() {
   EngineLoop& loop = server_.model.loop();
   if (path_ == "/health") {
     const std::string broken = loop.broken();
-    if (!broken.empty()) return respond(ApiError(503, "no request is served any more: " + broken));
+    if (!broken.empty())
+      return respond(ApiError(503, server_.model.for_clients("no request is served any more: " + broken)));
     if (server_.draining) return respond(ApiError(503, "the server is ending"));
     return respond(200, kJson, R"({"status":"ok"})");
   }
@@ -190,18 +219,20 @@ void Connection::prepare(Endpoint endpoint) {
   deadline_.async_wait([self = shared_from_this(), of = id_](const Failed& failed) {
     if (!failed && self->id_ == of) self->on_deadline();
   });
-  asio::post(server_.workers,
-             [self = shared_from_this(), id = id_, endpoint, body = std::move(parser_->get().body())]() mutable {
+  std::string& whole = parser_->get().body();
+  asio::post(whole.size() > kLongBody ? server_.workers_of_long : server_.workers,
+             [self = shared_from_this(), id = id_, endpoint, body = std::move(whole)]() mutable {
                const auto made = std::make_shared<Prepared>(Prepared{.id = std::move(id)});
                ServerState& server = self->server_;
                try {
                  made->request = read_request(endpoint, body, server.model.standard(), server.model.limits());
                  expect_model(made->request.model, server.name);
+                 expect_allowed(server, made->request);
                  made->outputs = server.model.submit(made->request);
                } catch (const ApiError& e) {
                  made->error = e;
                } catch (const Error& e) {
-                 made->error = ApiError(400, e.what());
+                 made->error = ApiError(400, server.model.for_clients(e.what()));
                } catch (const std::bad_alloc&) {
                  made->error = ApiError(503, "there is no memory for this request; try again later, or shorten it");
                } catch (const std::exception& e) {
@@ -218,12 +249,22 @@ void Connection::prepared(Prepared& made) {
     if (made.error->status == 429) server_.metrics.refused("queue");
     return respond(*made.error);
   }
-  answer_ = std::make_unique<Answer>(std::move(made.request), std::move(made.outputs),
-                                     Answer::Context{.tokenizer = server_.model.tokenizer(),
-                                                     .model = server_.name,
-                                                     .id = id_,
-                                                     .arrived = arrived_,
-                                                     .metrics = server_.metrics});
+  try {
+    expect_rate(client_->tokens, "tokens");  // others may have used it since
+  } catch (const ApiError& e) {
+    return respond(e);
+  }
+  answer_ = std::make_unique<Answer>(
+      std::move(made.request), std::move(made.outputs),
+      Answer::Context{
+          .tokenizer = server_.model.tokenizer(),
+          .model = server_.name,
+          .id = id_,
+          .arrived = arrived_,
+          .metrics = server_.metrics,
+          .judged_bytes = server_.options.filter ? std::max<std::size_t>(1, server_.options.filter_bytes) : 0});
+  charged_ = answer_->granted_tokens();
+  client_->tokens.use(charged_, Clock::now());
   // Many rounds may come before this thread hears of the first.
   answer_->listen([&io = server_.io, woken = woken_, weak = weak_from_this()] {
     if (woken->exchange(true)) return;
@@ -240,13 +281,33 @@ void Connection::wake() {
     behind_ = true;
     return;
   }
-  const std::string events = answer_->read(std::exchange(behind_, false));
-  if (const std::string why = answer_->failure(); !why.empty()) return give_up(ApiError(500, why));
+  const std::string events = std::exchange(judged_, {}) + answer_->read(std::exchange(behind_, false));
+  if (const std::string why = answer_->failure(); !why.empty())
+    return give_up(ApiError(500, server_.model.for_clients(why)));
+  if (server_.options.filter) ask_filter();
   if (!answer_->streams()) {
     if (answer_->ended()) respond(200, kJson, answer_->document());
     return;
   }
   if (!events.empty()) write_events(events, answer_->ended());
+}
+
+void Connection::ask_filter() {
+  for (const auto& [output, text] : answer_->to_judge())
+    server_.options.filter->ask(
+        "output", text, [&io = server_.io, weak = weak_from_this(), id = id_, output = output](Verdict verdict) {
+          asio::post(io, [weak, id, output, verdict] {
+            if (const auto self = weak.lock(); self && self->id_ == id) self->on_verdict(output, verdict);
+          });
+        });
+}
+
+void Connection::on_verdict(std::size_t output, Verdict verdict) {
+  if (!answer_ || closed_) return;
+  if (verdict == Verdict::none) return give_up(filter_failure());
+  if (verdict == Verdict::refused) server_.metrics.refused("filter");
+  judged_ += answer_->judged(output, verdict == Verdict::allowed);
+  wake();
 }
 
 void Connection::on_deadline() {
@@ -278,12 +339,29 @@ void Connection::watch() {
     if (failed || self->closed_ || !self->busy_) return;
     char byte = 0;
     const auto have = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (have > 0) return;  // it has sent the next request already, and waits for both
+    if (have > 0) return self->watch_behind_bytes();  // it has sent the next request already, and waits for both
     if (have < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return self->watch();
-    self->server_.metrics.dropped();
-    self->account(499);
-    self->close();
+    self->on_gone();
   });
+}
+
+// A socket with unread bytes is readable all the time, so that it is asked now and then whether its other end is there.
+void Connection::watch_behind_bytes() {
+  watching_ = true;
+  look_.expires_after(kLook);
+  look_.async_wait([self = shared_from_this()](const Failed& failed) {
+    self->watching_ = false;
+    if (failed || self->closed_ || !self->busy_) return;
+    pollfd socket{.fd = self->stream_.socket().native_handle(), .events = POLLRDHUP, .revents = 0};
+    if (::poll(&socket, 1, 0) > 0) return self->on_gone();
+    self->watch_behind_bytes();
+  });
+}
+
+void Connection::on_gone() {
+  server_.metrics.dropped();
+  account(499);
+  close();
 }
 
 }  // namespace foretoken::serve

@@ -42,6 +42,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_header();
   void on_header(const Failed& failed);
   void expect_welcome();  // an ApiError where the request is refused whatever its body says
+  void expect_rate(RateLimit& limit, const char* what);
   void read_body();
   void on_body(const Failed& failed);
   // Serving.
@@ -49,9 +50,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void prepare(Endpoint endpoint);
   void prepared(Prepared& prepared);
   void wake();
+  void ask_filter();
+  void on_verdict(std::size_t output, Verdict verdict);
   void give_up(const ApiError& error);
   void on_deadline();
   void watch();
+  void watch_behind_bytes();
+  void on_gone();
   // Writing.
   void respond(int status, const std::string& type, std::string body, std::optional<int> retry_after = {});
   void respond(const ApiError& error);
@@ -67,13 +72,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ServerState& server_;
   boost::beast::tcp_stream stream_;
   boost::beast::flat_buffer buffer_;
-  boost::asio::steady_timer deadline_;
+  boost::asio::steady_timer deadline_, look_;
   // Of the request that is read or served:
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   std::string id_, path_, out_;
+  std::string judged_;  // events that a filter has let through, and which are not yet written
   Client* client_ = nullptr;
   Clock::time_point arrived_;
   std::unique_ptr<Answer> answer_;
+  double charged_ = 0;  // tokens, to the client's rate
   std::shared_ptr<std::atomic<bool>> woken_ = std::make_shared<std::atomic<bool>>(false);
   bool busy_ = false;     // a request was read and is not yet answered
   bool begun_ = false;    // bytes of its answer were written

@@ -92,6 +92,7 @@ void Connection::account(int status) {
                               {"status", status},
                               {"seconds", seconds}};
   if (answer_) {
+    client_->tokens.give_back(charged_ - answer_->used_tokens(), Clock::now());
     const RoundCounts counts = answer_->counts();
     const double first = answer_->first_token_seconds();
     line.update({{"stream", answer_->streams()},
@@ -102,7 +103,6 @@ void Connection::account(int status) {
                  {"rounds", counts.rounds},
                  {"drafted", counts.drafted},
                  {"accepted", counts.accepted}});
-    if (client_) client_->tokens.use(double(answer_->prompt_tokens()) + double(counts.tokens), Clock::now());
   }
   server_.log.write(std::move(line));
 }
@@ -137,6 +137,7 @@ void Connection::close() {
   closed_ = true;
   answer_.reset();
   deadline_.cancel();
+  look_.cancel();
   stream_.close();
 }
 

@@ -37,7 +37,7 @@ Client client_of(std::istringstream& words, const Hash& hash, Rates rates, const
       throw Error(where + " has '" + word +
                   "'; behind the name may stand requests_per_minute=N and "
                   "tokens_per_minute=N");
-  return {name, hash, RateLimit(rates.requests_per_minute), RateLimit(rates.tokens_per_minute)};
+  return {name, hash, RateLimit(rates.requests_per_minute), RateLimit(rates.tokens_per_minute), rates};
 }
 
 }  // namespace
@@ -68,8 +68,14 @@ void RateLimit::use(double amount, Clock::time_point now) {
   left_ -= amount;
 }
 
+void RateLimit::give_back(double amount, Clock::time_point now) {
+  if (per_minute_ <= 0) return;
+  fill(now);
+  left_ = std::min(per_minute_, left_ + amount);
+}
+
 Keys::Keys(const Rates& rates) {
-  clients_.push_back({"anyone", {}, RateLimit(rates.requests_per_minute), RateLimit(rates.tokens_per_minute)});
+  clients_.push_back({"anyone", {}, RateLimit(rates.requests_per_minute), RateLimit(rates.tokens_per_minute), rates});
 }
 
 Keys::Keys(const std::filesystem::path& file, const Rates& rates) : needed_(true) {

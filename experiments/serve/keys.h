@@ -29,6 +29,8 @@ class RateLimit {
   double seconds_until(double amount, Clock::time_point now);
   // Uses it, also where it is not there: then others wait for longer.
   void use(double amount, Clock::time_point now);
+  // Of what was used for a request, what it did not need.
+  void give_back(double amount, Clock::time_point now);
 
  private:
   void fill(Clock::time_point now);
@@ -45,6 +47,7 @@ struct Client {
   std::string name;
   Hash hash{};
   RateLimit requests, tokens;
+  Rates rates{};
 };
 
 class Keys {
@@ -60,6 +63,7 @@ class Keys {
   Client* find(std::string_view authorization);
   bool needed() const { return needed_; }
   std::size_t size() const { return clients_.size(); }
+  const std::vector<Client>& clients() const { return clients_; }  // where none is needed, one for all
 
  private:
   std::vector<Client> clients_;

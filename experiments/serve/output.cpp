@@ -19,6 +19,10 @@ void add_at(std::vector<long>& counts, std::size_t level, long n) {
 
 }  // namespace
 
+std::size_t characters_in(std::string_view text) {
+  return std::size_t(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
 std::string StopFilter::push(const std::string& text) {
   if (stopped_) return {};
   held_ += text;
@@ -68,7 +72,15 @@ Output::Output(SubmittedOutput submitted, std::shared_ptr<const Tokenizer> token
       filter_(std::move(stops)),
       logprobs_(std::move(submitted.logprobs)),
       prompt_tokens_(submitted.prompt_tokens),
+      most_tokens_(submitted.most_tokens),
       echo_(std::move(submitted.echo)) {}
+
+void Output::Piece::add(const Piece& next) {
+  text += next.text;
+  tokens.insert(tokens.end(), next.tokens.begin(), next.tokens.end());
+  logprobs.insert(logprobs.end(), next.logprobs.begin(), next.logprobs.end());
+  ended = next.ended;
+}
 
 Output::Piece Output::piece_of(const SequenceReport& report) {
   counts_.add(report);
@@ -103,11 +115,7 @@ std::vector<Output::Piece> Output::read(bool joined) {
       pieces.push_back(std::move(piece));
       continue;
     }
-    Piece& all = pieces.back();
-    all.text += piece.text;
-    all.tokens.insert(all.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-    all.logprobs.insert(all.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
-    all.ended = piece.ended;
+    pieces.back().add(piece);
   }
   return pieces;
 }

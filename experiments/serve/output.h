@@ -2,6 +2,7 @@
 // must not know JSON or connections.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/serve/served_model.h"
@@ -24,6 +25,9 @@ class StopFilter {
   bool stopped_ = false;
 };
 
+// Code points that begin in it, which may be a part of a text.
+std::size_t characters_in(std::string_view text);
+
 // Counts over the rounds of an output, as of SequenceReport.
 struct RoundCounts {
   long tokens = 0, rounds = 0, drafted = 0, tested = 0, accepted = 0;
@@ -39,24 +43,28 @@ class Output {
 
   // One or more rounds.
   struct Piece {
-    std::string text;  // empty where what came is held back
-    std::vector<Token> tokens;
-    std::vector<float> logprobs;  // of `tokens`, where they were asked for
+    std::string text = {};  // empty where what came is held back
+    std::vector<Token> tokens = {};
+    std::vector<float> logprobs = {};  // of `tokens`, where they were asked for
     bool ended = false;
+
+    void add(const Piece& next);
   };
   // The rounds that are there, without waiting; one piece for each, or one for all where `joined`. After the last piece
   // none follow.
   std::vector<Piece> read(bool joined);
+  // Ends it in the engine.
+  void cancel() { stream_.cancel(); }
   void listen(std::function<void()> heard) { stream_.listen(std::move(heard)); }
 
   bool ended() const { return ended_; }
-  bool begun() const { return counts_.tokens > 0 || ended_; }
   // "stop" or "length", of one that has ended.
   const char* finish_reason() const;
   // Why it failed or was cancelled; empty where it ended as it should.
   const std::string& failure() const { return failure_; }
   const RoundCounts& counts() const { return counts_; }
   int prompt_tokens() const { return prompt_tokens_; }
+  int most_tokens() const { return most_tokens_; }
   const std::string& echo() const { return echo_; }
 
  private:
@@ -69,7 +77,7 @@ class Output {
   StopFilter filter_;
   std::shared_ptr<LogProbabilities> logprobs_;
   RoundCounts counts_;
-  int prompt_tokens_;
+  int prompt_tokens_, most_tokens_;
   std::string echo_, failure_;
   Finish finish_ = Finish::running;
   bool ended_ = false;

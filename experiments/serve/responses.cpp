@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include <boost/asio/ip/address.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/status.hpp>
 
 #include "experiments/serve/api_error.h"
@@ -66,6 +68,25 @@ void expect_route(std::string_view method, const std::string& path) {
                             "'; there are /v1/completions, /v1/chat/completions, /v1/models, /health and /metrics");
   if (method != route->method)
     throw ApiError(405, std::string(route->path) + " takes the method " + route->method + " alone");
+}
+
+void expect_host(std::string_view host, const std::vector<std::string>& names) {
+  const std::size_t bracket = host.find(']'), colon = host.rfind(':');
+  std::string_view name = host;
+  if (host.starts_with('[') && bracket != host.npos)
+    name = host.substr(1, bracket - 1);
+  else if (colon != host.npos)
+    name = host.substr(0, colon);
+  boost::system::error_code failed;
+  const auto address = boost::asio::ip::make_address(std::string(name), failed);
+  const auto is = [&](const std::string& other) {
+    return boost::beast::iequals({name.data(), name.size()}, other) ||
+           boost::beast::iequals({host.data(), host.size()}, other);
+  };
+  if (host.empty() || (!failed && !address.is_unspecified()) || is("localhost") || std::ranges::any_of(names, is))
+    return;
+  throw ApiError(421, "this server has other names than '" + std::string(host.substr(0, 200)) +
+                          "', which the header Host has; whoever starts it allows a name with --allow-host");
 }
 
 const char* endpoint_of(const std::string& path) {

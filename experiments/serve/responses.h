@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace foretoken::serve {
 
@@ -25,6 +26,10 @@ std::string chunk_of(const std::string& bytes);
 void expect_route(std::string_view method, const std::string& path);
 // "completions", "chat", "models", "health", "metrics" or "other".
 const char* endpoint_of(const std::string& path);
+
+// An ApiError, 421, unless the header Host is empty or names this machine to itself ("localhost", "127.0.0.1:8000"), by
+// an address, or by one of `names`: a page in a browser here could else have a name of its own point to this server.
+void expect_host(std::string_view host, const std::vector<std::string>& names);
 
 // An ApiError, 404, unless `asked` is empty or the one that is served.
 void expect_model(const std::string& asked, const std::string& served);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "experiments/serve/api_error.h"
 #include "experiments/session/response_format.h"
 #include "experiments/session/run_document.h"
+#include "framework/model/model_files.h"
 #include "framework/text/json_file.h"
 #include "framework/text/utf8.h"
 #include "kernels/error.h"
@@ -75,6 +77,14 @@ std::string last_part(const std::string& path) {
   return replace_broken_utf8(name.empty() ? "model" : name);
 }
 
+// In bytes: a text has no fewer tokens than its bytes hold of these.
+std::size_t longest_token(const Tokenizer& tokenizer) {
+  std::size_t most = 1;
+  for (Token t = 0; t < tokenizer.vocab(); ++t)
+    most = std::max(most, tokenizer.decode_inside(std::span(&t, 1), /*special=*/true).size());
+  return most;
+}
+
 ApiError busy(std::size_t waiting) {
   ApiError error(429,
                  "the server is busy: " + std::to_string(waiting) +
@@ -113,6 +123,8 @@ ServedModel::ServedModel(const json& document, const std::vector<std::string>& p
   registries_ = with_caps(bench_.registries(), caps_);
   engine_ = bench_.engine(run_, Side::speculative, beside, registries_);
   target_ = engine_->target().info();
+  most_bytes_ = std::size_t(target_.positions) * longest_token(*tokenizer_);
+  name_files(beside);
   loop_ = std::make_unique<EngineLoop>(
       *engine_, EngineLoopOptions{.waiting = options_.waiting, .after_step = options_.after_step});
 }
@@ -120,8 +132,12 @@ ServedModel::ServedModel(const json& document, const std::vector<std::string>& p
 // The model's own form, unless the run names one or none.
 void ServedModel::choose_chat(const json& document, const std::filesystem::path& beside) {
   if (!options_.chat_template.empty()) {
-    chat_ =
-        ChatTemplate::of(read_file(options_.chat_template), nlohmann::ordered_json::object(), options_.chat_template);
+    const ModelChoice choice = target_of(run_);
+    const bool files = !choice.tokenizer_directory().empty();
+    chat_ = ChatTemplate::of(read_file(options_.chat_template),
+                             files ? ModelFiles::open(model_path(choice.tokenizer_directory(), beside))->marks()
+                                   : nlohmann::ordered_json::object(),
+                             options_.chat_template);
     chat_->encode(*tokenizer_, "x");  // an Error where it needs what this model does not have
     return;
   }
@@ -143,10 +159,73 @@ void ServedModel::choose_chat(const json& document, const std::filesystem::path&
   }
 }
 
+// Every path that the run names, as it names it, where it was found, and whole.
+void ServedModel::name_files(const std::filesystem::path& beside) {
+  std::set<std::string> paths{beside.string(), options_.chat_template};
+  const auto flat = run_.flatten();
+  for (const auto& [key, value] : flat.items()) {
+    if (!value.is_string() || value.get_ref<const std::string&>().find('/') == std::string::npos) continue;
+    const std::string given = value;
+    std::error_code ignored;
+    const std::filesystem::path found = locate(given, beside);
+    if (!std::filesystem::exists(found, ignored)) continue;
+    paths.insert({given, found.string(), std::filesystem::weakly_canonical(found, ignored).string()});
+  }
+  for (const std::string& path : paths)
+    if (path.find('/') != path.npos) files_.emplace_back(path, last_part(path));
+  std::ranges::sort(files_, std::greater<>(), [](const auto& file) { return file.first.size(); });
+}
+
+std::string ServedModel::for_clients(std::string sentence) const {
+  for (const auto& [path, name] : files_)
+    for (std::size_t at = 0; (at = sentence.find(path, at)) != sentence.npos; at += name.size())
+      sentence.replace(at, path.size(), name);
+  return sentence;
+}
+
+// Before tokens are made of it, which takes as long as a text is.
+void ServedModel::expect_room(std::size_t bytes, const char* parameter) const {
+  if (bytes > most_bytes_)
+    throw ApiError(400,
+                   "the prompt has " + std::to_string(bytes) + " bytes, and the model's context of " +
+                       std::to_string(target_.positions) + " tokens holds at most " + std::to_string(most_bytes_) +
+                       "; shorten it",
+                   parameter, "context_length_exceeded");
+}
+
+void ServedModel::expect_known(const std::vector<Token>& tokens) const {
+  for (const Token t : tokens)  // before they are decoded
+    if (t >= target_.vocab)
+      throw ApiError(400,
+                     "'prompt' has the token " + std::to_string(t) + ", and the vocabulary has " +
+                         std::to_string(target_.vocab) + " tokens",
+                     "prompt");
+}
+
+std::string ServedModel::text_of_prompts(const ApiRequest& r) const {
+  std::string all;
+  for (const auto& message : r.messages) all += message["content"].get_ref<const std::string&>() + "\n";
+  for (const ApiPrompt& prompt : r.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      expect_room(text->size(), "prompt");
+      all += *text + "\n";
+      continue;
+    }
+    const auto& tokens = std::get<std::vector<Token>>(prompt);
+    expect_known(tokens);
+    all += tokenizer_->decode(tokens, /*special=*/true) + "\n";
+  }
+  if (r.endpoint == Endpoint::chat) expect_room(all.size(), "messages");
+  return all;
+}
+
 std::vector<std::pair<std::vector<Token>, std::string>> ServedModel::encoded(const ApiRequest& r) const {
   std::vector<std::pair<std::vector<Token>, std::string>> all;
   if (r.endpoint == Endpoint::chat) {
-    if (!chat_) throw ApiError(400, "conversations cannot be served: " + no_chat_);
+    if (!chat_) throw ApiError(400, for_clients("conversations cannot be served: " + no_chat_));
+    std::size_t bytes = 0;
+    for (const auto& message : r.messages) bytes += message["content"].get_ref<const std::string&>().size();
+    expect_room(bytes, "messages");
     nlohmann::ordered_json messages = r.messages;
     if (const auto system = system_of(run_); system && messages.front()["role"] != "system")
       messages.insert(messages.begin(), nlohmann::ordered_json{{"role", "system"}, {"content", *system}});
@@ -155,16 +234,12 @@ std::vector<std::pair<std::vector<Token>, std::string>> ServedModel::encoded(con
   }
   for (const ApiPrompt& prompt : r.prompts) {
     if (const auto* text = std::get_if<std::string>(&prompt)) {
+      expect_room(text->size(), "prompt");
       all.emplace_back(tokenizer_->encode(*text), r.echo ? *text : "");
       continue;
     }
     const auto& tokens = std::get<std::vector<Token>>(prompt);
-    for (const Token t : tokens)  // before they are decoded
-      if (t >= target_.vocab)
-        throw ApiError(400,
-                       "'prompt' has the token " + std::to_string(t) + ", and the vocabulary has " +
-                           std::to_string(target_.vocab) + " tokens",
-                       "prompt");
+    expect_known(tokens);
     all.emplace_back(tokens, r.echo ? replace_broken_utf8(tokenizer_->decode(tokens)) : "");
   }
   return all;
@@ -202,16 +277,18 @@ SubmittedOutput ServedModel::submit_one(const ApiRequest& r, Request made, const
   }
   std::function<void(SequenceId)> taken;
   if (r.draft_length) taken = [caps = caps_, levels = *r.draft_length](SequenceId id) { caps->set(id, levels); };
-  const int prompt_tokens = int(made.prompt.size());
+  const int prompt_tokens = int(made.prompt.size()), most_tokens = made.limits.max_new_tokens;
   std::optional<TokenStream> stream;
   try {
     stream = loop_->try_submit(std::move(made), sample_of, std::move(taken));
   } catch (const Error& e) {
-    if (!loop_->broken().empty()) throw ApiError(503, e.what());
-    throw ApiError(400, e.what());
+    throw ApiError(loop_->broken().empty() ? 400 : 503, for_clients(e.what()));
   }
   if (!stream) throw busy(options_.waiting);
-  return {.stream = std::move(*stream), .prompt_tokens = prompt_tokens, .logprobs = std::move(logprobs)};
+  return {.stream = std::move(*stream),
+          .prompt_tokens = prompt_tokens,
+          .most_tokens = most_tokens,
+          .logprobs = std::move(logprobs)};
 }
 
 std::vector<SubmittedOutput> ServedModel::submit(const ApiRequest& asked) {
@@ -237,7 +314,7 @@ std::vector<SubmittedOutput> ServedModel::submit(const ApiRequest& asked) {
       }
     }
   } catch (const Error& e) {  // of the chat template
-    throw ApiError(400, e.what());
+    throw ApiError(400, for_clients(e.what()));
   }
   return all;  // where one was refused, those before it are cancelled with it
 }

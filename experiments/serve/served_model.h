@@ -34,7 +34,7 @@ class LogProbabilities {
 // One output of a request that the engine has.
 struct SubmittedOutput {
   TokenStream stream;
-  int prompt_tokens = 0;
+  int prompt_tokens = 0, most_tokens = 0;           // of the output: those that it may have
   std::string echo = {};                            // the prompt's text, where the request asks for it
   std::shared_ptr<LogProbabilities> logprobs = {};  // null where the request asks for none
 };
@@ -59,6 +59,9 @@ class ServedModel {
   // where as many are waiting as may, 503 where the loop serves no more.
   std::vector<SubmittedOutput> submit(const ApiRequest& request);
 
+  // The texts of a request's prompts, one after another. An ApiError where they are longer than the context.
+  std::string text_of_prompts(const ApiRequest& request) const;
+
   const nlohmann::json& run() const { return run_; }  // complete
   const ApiRequest& standard() const { return standard_; }
   const RequestLimits& limits() const { return options_.limits; }
@@ -69,9 +72,14 @@ class ServedModel {
   const std::string& name() const { return name_; }
   // Why no conversation can be served; empty where one can.
   const std::string& no_chat() const { return no_chat_; }
+  // A sentence of an Error as clients may read it: without the folders in which this machine has its files.
+  std::string for_clients(std::string sentence) const;
 
  private:
   std::vector<std::pair<std::vector<Token>, std::string>> encoded(const ApiRequest& request) const;  // with texts
+  void expect_known(const std::vector<Token>& tokens) const;
+  void expect_room(std::size_t bytes, const char* parameter) const;
+  void name_files(const std::filesystem::path& beside);
   Request request_of_prompt(const ApiRequest& request, const std::vector<Token>& prompt, int number) const;
   int most_new_tokens(const ApiRequest& request, Request made) const;
   SubmittedOutput submit_one(const ApiRequest& request, Request made, const TokenStream* sample_of);
@@ -82,6 +90,8 @@ class ServedModel {
   nlohmann::json run_;
   ApiRequest standard_;
   std::string name_, no_chat_;
+  std::size_t most_bytes_ = 0;  // that a prompt can have; more have more tokens than the context
+  std::vector<std::pair<std::string, std::string>> files_;  // paths, longest first, and what clients read for them
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   std::shared_ptr<DraftCaps> caps_ = std::make_shared<DraftCaps>();

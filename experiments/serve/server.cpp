@@ -145,7 +145,9 @@ Server::~Server() {
   ServerState& state = parts_->state;
   state.draining = true;
   parts_->each_connection(&Connection::end);
-  state.workers.join();
+  if (state.options.filter) state.options.filter->stop();  // whose verdicts come to this server's thread
+  for (auto* workers : {&state.workers, &state.workers_of_long}) workers->stop();  // what is queued is nobody's
+  for (auto* workers : {&state.workers, &state.workers_of_long}) workers->join();
   state.closed = [] {};
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "experiments/serve/access_log.h"
+#include "experiments/serve/content_filter.h"
 #include "experiments/serve/keys.h"
 #include "experiments/serve/metrics.h"
 #include "experiments/serve/served_model.h"
@@ -16,12 +18,16 @@ struct ServerOptions {
   std::string host = "127.0.0.1";  // an address, or a name of one
   int port = 8000;                 // 0: any that is free
   std::string name = {};           // of the model, for clients; empty: ServedModel::name
+  std::vector<std::string> hosts =
+      {};                          // names in the header Host, beside loopback's and addresses, where no key is asked
   std::size_t connections = 2048;  // open at once; further ones wait until one ends
   std::size_t body_bytes = 2 << 20;
-  double read_seconds = 30;      // for a request to arrive, and between two of one connection
-  double write_seconds = 30;     // for a client to take what was written
-  double request_seconds = 600;  // from a request's arrival to its end
-  double drain_seconds = 30;     // that running requests have once the server is told to end
+  ContentFilter* filter = nullptr;  // of prompts and outputs; stops with the server; null: none
+  std::size_t filter_bytes = 256;   // of a streamed output, after so many of which it is judged, and sent then
+  double read_seconds = 30;         // for a request to arrive, and between two of one connection
+  double write_seconds = 30;        // for a client to take what was written
+  double request_seconds = 600;     // from a request's arrival to its end
+  double drain_seconds = 30;        // that running requests have once the server is told to end
 };
 
 class Server {

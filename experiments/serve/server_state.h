@@ -25,8 +25,9 @@ struct ServerState {
   bool draining = false;
   std::function<void()> closed{};  // a connection was
   std::mt19937_64 draw{std::random_device{}()};
-  boost::asio::io_context io{1};        // ends before what connections use when they end with it
-  boost::asio::thread_pool workers{1};  // reads bodies and encodes prompts, which may take as long as a step
+  boost::asio::io_context io{1};  // ends before what connections use when they end with it
+  // Read bodies and encode prompts, which may take as long as a step; long ones are not before short ones.
+  boost::asio::thread_pool workers{1}, workers_of_long{1};
 
   // 24 hexadecimal digits.
   std::string new_id();

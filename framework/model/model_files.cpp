@@ -27,6 +27,7 @@ class ModelDirectory : public ModelFiles {
   }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return Tokenizer::load(directory_); }
   ChatTemplate chat() const override { return ChatTemplate::load(directory_); }
+  nlohmann::ordered_json marks() const override { return ChatTemplate::marks_in(directory_); }
 
  private:
   fs::path directory_;

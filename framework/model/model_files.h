@@ -23,6 +23,8 @@ class ModelFiles {
   virtual std::shared_ptr<const TensorSource> tensors() const = 0;
   virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;
   virtual ChatTemplate chat() const = 0;
+  // The texts of its special tokens by name, for another template (ChatTemplate::of).
+  virtual nlohmann::ordered_json marks() const = 0;
 };
 
 // An Error unless something is there that open() takes.

@@ -37,26 +37,6 @@ void add_mark(const std::string& name, const nlohmann::json& value, nlohmann::or
   if (text.is_string() && !marks.contains(name)) marks[name] = text.get<std::string>();
 }
 
-// Texts of special tokens by name. Transformers reads special_tokens_map.json for checkpoints alone whose
-// tokenizer_config.json has no "added_tokens_decoder", and prefers it there.
-nlohmann::ordered_json marks_in(const fs::path& directory) {
-  nlohmann::ordered_json marks = nlohmann::ordered_json::object();
-  const auto contents = [&](const char* name) {
-    const fs::path file = directory / name;
-    nlohmann::json found = has_file(file) ? read_json(file) : nlohmann::json();
-    return found.is_object() ? found : nlohmann::json::object();
-  };
-  const nlohmann::json config = contents("tokenizer_config.json"), map = contents("special_tokens_map.json");
-  if (!config.contains("added_tokens_decoder"))
-    for (const auto& [key, value] : map.items())
-      if (key.ends_with("_token")) add_mark(key, value, marks);
-  for (const auto& [key, value] : config.items())
-    if (key.ends_with("_token")) add_mark(key, value, marks);
-  if (const auto extra = config.find("extra_special_tokens"); extra != config.end() && extra->is_object())
-    for (const auto& [key, value] : extra->items()) add_mark(key, value, marks);
-  return marks;
-}
-
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n\v\f"), text.size());
   return text.substr(begin, text.find_last_not_of(" \t\r\n\v\f") + 1 - begin);
@@ -86,6 +66,26 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
   chat.template_ = std::make_shared<jinja::Template>(form->source, "the chat template '" + name + "'");
   chat.expected_ = form->marks;
   return chat;
+}
+
+// Transformers reads special_tokens_map.json for checkpoints alone whose
+// tokenizer_config.json has no "added_tokens_decoder", and prefers it there.
+nlohmann::ordered_json ChatTemplate::marks_in(const fs::path& directory) {
+  nlohmann::ordered_json marks = nlohmann::ordered_json::object();
+  const auto contents = [&](const char* name) {
+    const fs::path file = directory / name;
+    nlohmann::json found = has_file(file) ? read_json(file) : nlohmann::json();
+    return found.is_object() ? found : nlohmann::json::object();
+  };
+  const nlohmann::json config = contents("tokenizer_config.json"), map = contents("special_tokens_map.json");
+  if (!config.contains("added_tokens_decoder"))
+    for (const auto& [key, value] : map.items())
+      if (key.ends_with("_token")) add_mark(key, value, marks);
+  for (const auto& [key, value] : config.items())
+    if (key.ends_with("_token")) add_mark(key, value, marks);
+  if (const auto extra = config.find("extra_special_tokens"); extra != config.end() && extra->is_object())
+    for (const auto& [key, value] : extra->items()) add_mark(key, value, marks);
+  return marks;
 }
 
 ChatTemplate ChatTemplate::load(const fs::path& directory) {

@@ -32,6 +32,8 @@ class ChatTemplate {
   // tokens of tokenizer_config.json and special_tokens_map.json. No template, or one that cannot be rendered here, is
   // an Error.
   static ChatTemplate load(const std::filesystem::path& directory);
+  // The texts of a directory's special tokens by name ("bos_token"), of the same files.
+  static nlohmann::ordered_json marks_in(const std::filesystem::path& directory);
   // The template of this source, "" where there is none. `marks` are the texts of special tokens by name
   // ("bos_token"), which it gets as variables; `where` names its place in messages.
   static ChatTemplate of(std::string_view source, nlohmann::ordered_json marks, const std::string& where);

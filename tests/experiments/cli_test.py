@@ -75,6 +75,7 @@ class Program(InFolder):
             "generate",
             "serve",
             "gateway",
+            "load",
             "quickstart",
             "list",
             "keys",

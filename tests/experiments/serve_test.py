@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import unittest
@@ -98,6 +99,47 @@ class Serve(InFolder):
         self.assertEqual(server.wait(30), 0)
         with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
             stream.read()
+
+    @unittest.skipUnless(shutil.which("curl"), "curl is missing")
+    def test_curl_gets_documents_streams_and_refusals(self):
+        _, port = self.start("--model", MODELS / "target", *SMALL, "--access-log", "none", "--chat-template",
+                             SOURCE / "experiments" / "serve" / "plain.jinja")
+
+        def curl(path, *more):
+            done = subprocess.run(["curl", "-sS", "-N", "-w", "\n%{http_code}", f"http://127.0.0.1:{port}{path}",
+                                   *more], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text, status = done.stdout.rsplit("\n", 1)
+            return int(status), text
+
+        typed = ("-H", "Content-Type: application/json", "-d")
+        asked = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}
+        status, text = curl("/v1/completions", *typed, json.dumps(asked))
+        self.assertEqual(status, 200)
+        status, events = curl("/v1/completions", *typed, json.dumps({**asked, "stream": True}))
+        events = [event.removeprefix("data: ") for event in events.split("\n\n") if event.strip()]
+        self.assertEqual((status, events[-1]), (200, "[DONE]"))
+        self.assertEqual("".join(json.loads(event)["choices"][0]["text"] for event in events[:-1]),
+                         json.loads(text)["choices"][0]["text"])
+        messages = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
+        self.assertEqual(curl("/v1/chat/completions", *typed, json.dumps(messages))[0], 200)
+        # curl asks whether a body of this size may come, and waits for the answer (Expect: 100-continue).
+        large = json.dumps({**asked, "user": 9000 * "x"})
+        self.assertEqual(curl("/v1/completions", "-H", "Expect: 100-continue", *typed, large)[0], 200)
+        self.assertEqual(curl("/v1/completions", "-d", "{}")[0], 415)
+        self.assertEqual(curl("/v1/models", "-H", "Host: evil.example")[0], 421)
+        self.assertEqual(curl("/v1/models", "--http1.0")[0], 200)
+
+    def test_a_log_that_nobody_reads_holds_up_no_end(self):
+        server, port = self.start("--model", MODELS / "target", *SMALL)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.addCleanup(connection.close)
+        for _ in range(1000):  # lines of which a pipe holds about half
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        server.send_signal(signal.SIGTERM)
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(30), 0)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ FOLDERS = (
     room("costs", "costs"),
     room("datastore", "datastore"),
     room("serve", "serve", "gateway"),
+    room("load", "load"),
     room("program", *COMMANDS, "check_command", "early_exit", "generate", "quality", "quantize", "replay", "serve", "shards",
          "tree_shape", "costs", also=PLUGIN_HASH),
 )

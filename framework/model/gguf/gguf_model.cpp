@@ -17,7 +17,7 @@ class GgufModel : public ModelFiles {
     return std::make_shared<GgufTensors>(file_, config());
   }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return gguf_tokenizer(file_->metadata()); }
-  ChatTemplate chat() const override {
+  nlohmann::ordered_json marks() const override {
     const GgufMetadata& metadata = file_->metadata();
     nlohmann::ordered_json marks = nlohmann::ordered_json::object();
     for (const std::string name : {"bos", "eos"}) {
@@ -27,7 +27,10 @@ class GgufModel : public ModelFiles {
       const int last = int(tokens.size()) - 1, id = metadata.integer(key, 0, std::max(last, 0));
       if (id <= last) marks[name + "_token"] = std::string(tokens[std::size_t(id)]);
     }
-    return ChatTemplate::of(metadata.string_or("tokenizer.chat_template", ""), std::move(marks), file_->where());
+    return marks;
+  }
+  ChatTemplate chat() const override {
+    return ChatTemplate::of(file_->metadata().string_or("tokenizer.chat_template", ""), marks(), file_->where());
   }
 
  private:

@@ -1,7 +1,6 @@
 // Clients that go, stall, send anything, or ask for too much; and the server's end.
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <fstream>
 #include <random>
 
@@ -16,44 +15,6 @@ using namespace std::chrono_literals;
 json long_stream(int tokens = 1500) {
   return {{"prompt", "Once"}, {"max_tokens", tokens}, {"ignore_eos", true}, {"stream", true}, {"temperature", 1}};
 }
-
-// Holds the engine behind each step until it is opened.
-class Gate {
- public:
-  void pass() {
-    std::unique_lock lock(mutex_);
-    ++waiting_;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return open_; });
-    --waiting_;
-  }
-  void set(bool open) {
-    const std::lock_guard lock(mutex_);
-    open_ = open;
-    changed_.notify_all();
-  }
-  bool reached() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 20s, [&] { return waiting_ > 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = true;
-  int waiting_ = 0;
-};
-
-struct GatedServer {
-  Gate gate;
-  RunningServer server;
-  explicit GatedServer(RunningServer::Options options = {}) : server(gated(std::move(options))) {}
-  ~GatedServer() { gate.set(true); }
-  RunningServer::Options gated(RunningServer::Options options) {
-    options.after_step = [this] { gate.pass(); };
-    return options;
-  }
-};
 
 TEST(DroppedConnections, give_back_their_pages) {
   RunningServer server;
@@ -103,6 +64,52 @@ TEST(SlowClients, that_send_no_whole_request_are_let_go) {
   }
 }
 
+// A byte now and then gives nobody more time.
+TEST(SlowClients, that_dribble_have_no_longer) {
+  RunningServer::Options options;
+  options.server.read_seconds = 0.3;
+  RunningServer server(std::move(options));
+  const std::string whole = post_text("/v1/completions", R"({"prompt": "x", "max_tokens": 1})");
+  for (const std::size_t at_once : {std::size_t(0), whole.find("{")}) {  // in its header, and in its body
+    TestClient client(server.port());
+    client.send(whole.substr(0, at_once));
+    const auto begun = std::chrono::steady_clock::now();
+    bool open = true;
+    for (std::size_t i = at_once; i < whole.size() && open; ++i) {
+      std::this_thread::sleep_for(100ms);
+      try {
+        client.send(whole.substr(i, 1));
+      } catch (const std::exception&) {
+        open = false;
+      }
+    }
+    EXPECT_FALSE(open) << "it would have taken " << (whole.size() - at_once) / 10 << " s";
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 2500ms);
+  }
+  EXPECT_EQ(server.complete(json{{"prompt", "x"}, {"max_tokens", 1}}).status, 200);
+}
+
+// One that takes its stream byte by byte is not one that has taken it.
+TEST(SlowClients, that_take_bytes_one_by_one_hold_up_no_other) {
+  RunningServer::Options options;
+  options.server.write_seconds = 0.5;
+  RunningServer server(std::move(options));
+  json body = long_stream(1900);
+  body["n"] = 8;
+  body["logprobs"] = 0;
+  TestClient slow(server.port());
+  slow.send(post_text("/v1/completions", body.dump()));
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    for (; !done; std::this_thread::sleep_for(5ms)) slow.read_byte();
+  });
+  EXPECT_EQ(server.complete(json{{"prompt", "x"}, {"max_tokens", 4}}).status, 200);
+  EXPECT_TRUE(server.idle_within(60));
+  done = true;
+  reader.join();
+  EXPECT_EQ(server.metric("foretoken_dropped_total"), 1);
+}
+
 TEST(HostileRequests, are_answered_with_one_sentence) {
   RunningServer::Options options;
   options.server.body_bytes = 64 << 10;
@@ -134,7 +141,9 @@ TEST(HostileRequests, are_answered_with_one_sentence) {
 
 // Bodies with bytes changed, cut and doubled at random places, and headers likewise.
 TEST(HostileRequests, of_any_bytes_end_nothing) {
-  RunningServer server;
+  RunningServer::Options options;
+  options.server.read_seconds = 0.5;  // of those that wait for more
+  RunningServer server(std::move(options));
   std::mt19937 draw(46);
   const std::string body =
       R"({"model":"target","prompt":["a","b"],"n":2,"max_tokens":2,"temperature":0.7,"stop":["x"],)"

@@ -1,7 +1,9 @@
 // A server over the demo models in this process, and clients of it over loopback sockets.
 #pragma once
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +45,7 @@ class TestClient {
   // Any bytes.
   void send(const std::string& bytes);
   std::string read_some();  // empty: the server has closed
+  void read_byte();         // or nothing, where the server has closed
   std::size_t available() { return socket_.available(); }
   void half_close() { socket_.shutdown(boost::asio::ip::tcp::socket::shutdown_send); }
   void close() { socket_.close(); }
@@ -71,6 +74,8 @@ class RunningServer {
     serve::RequestLimits limits{};
     serve::ServerOptions server{};
     serve::Keys keys{};
+    std::string chat_template = std::string(FORETOKEN_SOURCE_DIR) + "/experiments/serve/plain.jinja";
+    std::string log = "none";
   };
   RunningServer();
   explicit RunningServer(Options options);
@@ -92,12 +97,50 @@ class RunningServer {
 
  private:
   serve::Metrics metrics_{"demo"};
-  serve::AccessLog log_{"none"};
+  serve::AccessLog log_;
   serve::Keys keys_;
   std::unique_ptr<serve::ServedModel> model_;
   std::unique_ptr<serve::Server> server_;
   int port_ = 0;
   std::thread thread_;
+};
+
+// Holds the engine behind each step until it is opened.
+class Gate {
+ public:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+    --waiting_;
+  }
+  void set(bool open) {
+    const std::lock_guard lock(mutex_);
+    open_ = open;
+    changed_.notify_all();
+  }
+  bool reached() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = true;
+  int waiting_ = 0;
+};
+
+struct GatedServer {
+  Gate gate;
+  RunningServer server;
+  explicit GatedServer(RunningServer::Options options = {}) : server(gated(std::move(options))) {}
+  ~GatedServer() { gate.set(true); }
+  RunningServer::Options gated(RunningServer::Options options) {
+    options.after_step = [this] { gate.pass(); };
+    return options;
+  }
 };
 
 }  // namespace foretoken::test

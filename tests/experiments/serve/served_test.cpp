@@ -90,6 +90,12 @@ std::string TestClient::read_some() {
   return bytes;
 }
 
+void TestClient::read_byte() {
+  boost::system::error_code ignored;
+  char byte = 0;
+  socket_.read_some(asio::buffer(&byte, 1), ignored);
+}
+
 Answered TestClient::read() {
   beast::http::response_parser<beast::http::string_body> parser;
   parser.body_limit(64 << 20);
@@ -102,9 +108,8 @@ Answered TestClient::read() {
 }
 
 std::string post_text(const std::string& path, const std::string& body, const std::string& headers) {
-  return "POST " + path +
-         " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n" + headers + "\r\n" + body;
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body;
 }
 
 Answered TestClient::post_bytes(const std::string& path, const std::string& body, const std::string& headers) {
@@ -113,13 +118,13 @@ Answered TestClient::post_bytes(const std::string& path, const std::string& body
 }
 
 Answered TestClient::get(const std::string& path, const std::string& headers) {
-  send("GET " + path + " HTTP/1.1\r\nHost: test\r\n" + headers + "\r\n");
+  send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
   return read();
 }
 
 RunningServer::RunningServer() : RunningServer(Options{}) {}
 
-RunningServer::RunningServer(Options options) : keys_(std::move(options.keys)) {
+RunningServer::RunningServer(Options options) : log_(options.log), keys_(std::move(options.keys)) {
   options.server.port = 0;
   model_ = std::make_unique<serve::ServedModel>(
       options.run, std::vector<std::string>{}, "",
@@ -130,7 +135,7 @@ RunningServer::RunningServer(Options options) : keys_(std::move(options.keys)) {
                                       if (also) also();
                                     },
                                 .limits = options.limits,
-                                .chat_template = std::string(FORETOKEN_SOURCE_DIR) + "/experiments/serve/plain.jinja"});
+                                .chat_template = options.chat_template});
   server_ = std::make_unique<serve::Server>(*model_, keys_, metrics_, log_, options.server);
   port_ = server_->port();
   thread_ = std::thread([this] { server_->run(); });

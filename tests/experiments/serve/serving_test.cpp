@@ -182,7 +182,7 @@ TEST_F(Serving, keeps_connections_and_answers_requests_in_order) {
   EXPECT_EQ(client.read().document()["usage"]["completion_tokens"], 5);
   // A body that waits to be asked for.
   client.send(
-      "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
       "Content-Length: " +
       std::to_string(two.size()) + "\r\n\r\n");
   EXPECT_EQ(client.read_some(), "HTTP/1.1 100 Continue\r\n\r\n");

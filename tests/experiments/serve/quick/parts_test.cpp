@@ -230,6 +230,22 @@ TEST(Gateways, name_their_replicas) {
   EXPECT_TRUE(says(sentence_of([] { haproxy_configuration({}); }), "--replicas"));
 }
 
+TEST(Gateways, choose_by_route_and_check_keys) {
+  const std::string prefix = haproxy_configuration({.replicas = {"a:1"}, .route = Route::prefix, .prefix_bytes = 99});
+  EXPECT_NE(prefix.find("bytes(0,99)"), std::string::npos);
+  EXPECT_EQ(prefix.find("leastconn"), std::string::npos);
+  const std::string few =
+      haproxy_configuration({.replicas = {"a:1"}, .route = Route::concurrency, .few = {"b:2"}, .few_requests = 7});
+  for (const char* line : {"be_conn(few) lt 7", "backend few\n", "  server replica1 b:2\n  server other1 a:1 backup\n"})
+    EXPECT_NE(few.find(line), std::string::npos) << line;
+  for (const GatewayOptions& half : {GatewayOptions{.replicas = {"a:1"}, .few = {"b:2"}},
+                                     GatewayOptions{.replicas = {"a:1"}, .route = Route::concurrency}})
+    EXPECT_TRUE(says(sentence_of([&] { haproxy_configuration(half); }), "--few", "--route"));
+  EXPECT_TRUE(
+      says(sentence_of([] { haproxy_configuration({.replicas = {"a:1"}, .hosts = {"a b"}}); }), "--allow-host"));
+  EXPECT_EQ(few.find("401"), std::string::npos) << "no key is asked for";
+}
+
 TEST(Routes, are_found_by_path_and_method) {
   const auto status = [](const char* method, const char* path) {
     try {

@@ -160,7 +160,8 @@ double yarn_scale(double factor, double scale) { return factor > 1 ? 0.1 * scale
 
 ModelConfig ModelConfig::with_long_factors() const {
   if (rope_scaling.long_divisors.empty())
-    throw Error("a " + architecture + " without LongRoPE's long factors has no longer context; leave that out");
+    throw Error("a " + architecture +
+                " without LongRoPE's long factors has no longer context; leave \"long_context\" out");
   ModelConfig m = *this;
   m.rope_scaling.divisors = rope_scaling.long_divisors, m.positions = rope_scaling.long_positions;
   return m;

@@ -77,8 +77,8 @@ class CudaBackend final : public Backend {
   // select.cu
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
-  Tensor silu_mul(const Tensor& gate_up) override;              // silu_mul.cu
-  Tensor gelu_mul(const Tensor& gate_up) override;              // gelu_mul.cu
+  Tensor silu_mul(const Tensor& gate_up) override;  // silu_mul.cu
+  Tensor gelu_mul(const Tensor& gate_up) override;  // gelu_mul.cu
   Tensor clamped_mul(const Tensor& gate_up, float slope, float limit) override;
   void scale(Tensor x, float by) override;                      // scale.cu
   void softcap(Tensor x, float cap) override;                   // scale.cu

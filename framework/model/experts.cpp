@@ -1,5 +1,6 @@
-// A feed-forward by experts: Mixtral (Jiang et al. 2024, arXiv 2401.04088), Qwen3-MoE (2505.09388), and Qwen2-MoE
-// (2407.10671), which has a shared expert beside those that are chosen.
+// A feed-forward by experts: Mixtral (Jiang et al. 2024, arXiv 2401.04088), Qwen3-MoE (2505.09388), Qwen2-MoE
+// (2407.10671), which has a shared expert beside those that are chosen, and gpt-oss (2508.10925), which has biases and
+// a gate of its own.
 #include "framework/model/feed_forward.h"
 
 namespace foretoken {
@@ -11,7 +12,7 @@ struct ExpertModules {
   std::string module;  // "model.layers.3.mlp"
 
   ExpertModules(const ModelConfig& c, const std::string& prefix) : m(*c.mixture), module(prefix + m.module) {}
-  std::string router() const { return module + ".gate"; }
+  std::string router() const { return module + "." + m.router; }
   std::string shared() const { return module + ".shared_expert"; }
   std::string shared_gate() const { return module + ".shared_expert_gate"; }
   std::string of(int expert, const std::string& matrix) const {
@@ -29,7 +30,10 @@ struct ExpertModules {
 class ExpertFeedForward final : public FeedForward {
  public:
   ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
-      : epsilon_(float(c.norm_epsilon)), used_(c.mixture->used), renormalized_(c.mixture->renormalized) {
+      : epsilon_(float(c.norm_epsilon)),
+        used_(c.mixture->used),
+        renormalized_(c.mixture->renormalized),
+        clamped_(c.mixture->clamped) {
     const ExpertModules modules(c, prefix);
     norm_ = load.vector(feed_forward_norm(c, prefix));
     router_ = load.unrounded(modules.router());
@@ -43,7 +47,13 @@ class ExpertFeedForward final : public FeedForward {
   void add_to(Backend& b, const Tensor& x) const override {
     const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
     const Routing routing = b.route(b.linear(h, router_), used_, renormalized_);
-    b.expert_feed_forward(x, h, routing, gate_up_, down_);
+    if (clamped_) {
+      const Tensor gate_up = b.grouped_linear(h, routing, gate_up_),
+                   hidden = b.clamped_mul(gate_up, float(clamped_->slope), float(clamped_->limit));
+      b.add_shares(x, b.grouped_linear(hidden, routing, down_), routing);
+    } else {
+      b.expert_feed_forward(x, h, routing, gate_up_, down_);
+    }
     if (shared_gate_) b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
   }
 
@@ -56,6 +66,7 @@ class ExpertFeedForward final : public FeedForward {
   float epsilon_;
   int used_;
   bool renormalized_;
+  std::optional<ClampedGate> clamped_;
   Tensor norm_;            // f32 [width]
   Weight router_;          // [experts, width]
   ExpertWeights gate_up_;  // [2 hidden, width] of each
@@ -70,10 +81,14 @@ std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std:
   const ExpertModules modules(c, prefix);
   const MixtureConfig& m = modules.m;
   std::map<std::string, Shape> all;
-  all[modules.router() + ".weight"] = {m.experts, c.width};
+  const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    all[name + ".weight"] = {rows, columns};
+    if (m.biases) all[name + ".bias"] = {rows};
+  };
+  matrix(modules.router(), m.experts, c.width);
   for (int e = 0; e < m.experts; ++e) {
-    for (const std::string& matrix : {m.gate, m.up}) all[modules.of(e, matrix) + ".weight"] = {m.width, c.width};
-    all[modules.of(e, m.down) + ".weight"] = {c.width, m.width};
+    for (const std::string& name : {m.gate, m.up}) matrix(modules.of(e, name), m.width, c.width);
+    matrix(modules.of(e, m.down), c.width, m.width);
   }
   if (m.shared_width == 0) return all;
   all.merge(GatedProducts::tensors(c, modules.shared(), m.shared_width));

@@ -49,6 +49,7 @@ ModelConfig mtp_layer(const std::filesystem::path& directory) {
   if (named == json::array({"MiMoForCausalLM"})) config["architectures"] = {"Qwen2ForCausalLM"};
   ModelConfig layer = ModelConfig::parse(config.dump(), (directory / "config.json").string());
   layer.layers = 1;
+  if (layer.mixture) layer.mixture->dense_layers.clear();
   return layer;
 }
 
@@ -63,8 +64,8 @@ MtpFiles trained_mtp(const std::filesystem::path& directory, const ModelInfo& ta
   MtpFiles files;
   files.name = directory.string(), files.layer = mtp_layer(directory);
   for (const MtpNames& names : all_names(int(target.kv.layers.size()))) {
-    const auto tensors =
-        std::make_shared<HeadTensors>(directory, [&](const std::string& name) { return mtp_known_as(names, name); });
+    const auto tensors = std::make_shared<HeadTensors>(
+        directory, [&](const std::string& name) { return mtp_known_as(names, name); }, files.layer.quantization);
     if (!tensors->has("fc.weight")) continue;
     std::shared_ptr<const TensorSource> source = tensors;
     if (names.unit_offset) source = std::make_shared<UnitOffset>(tensors);

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/error.h"
+
 namespace foretoken {
 namespace {
 
@@ -16,7 +18,10 @@ AttentionRules attention_rules(const ModelConfig& c) {
 
 RotaryRules rotation_of(Backend& backend, const ModelConfig& c) {
   const std::vector<float> frequencies = c.rope_frequencies();
-  return {backend.upload(Tensor::host_copy<float>(frequencies, DType::f32)), float(c.rope_scaling.attention_factor)};
+  RotaryRules rules(backend.upload(Tensor::host_copy<float>(frequencies, DType::f32)),
+                    float(c.rope_scaling.attention_factor));
+  rules.neighbours = c.latent && c.latent->neighbours;
+  return rules;
 }
 
 std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const std::string& prefix,
@@ -32,14 +37,16 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
     if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
   if (projections != Projections::none) all[prefix + "input_layernorm.weight"] = {c.width};
   if (c.post_norms) all[prefix + kAttentionPostNorm] = {c.width};
-  if (c.fused) {
+  if (c.latent) {
+    all.merge(LatentAttention::tensors(c, prefix));
+  } else if (c.fused) {
     matrix(attention + "qkv_proj", q + 2 * kv, c.width, c.qkv_bias);
   } else if (projections != Projections::none) {
     matrix(attention + "q_proj", q, c.width, c.qkv_bias);
     matrix(attention + "k_proj", kv, c.width, c.qkv_bias);
     matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
   }
-  matrix(attention + "o_proj", c.width, q, c.out_bias);
+  matrix(attention + "o_proj", c.width, c.latent ? std::int64_t(c.heads) * c.latent->value : q, c.out_bias);
   if (c.ffn > 0) all.merge(FeedForward::tensors(c, prefix));
   return all;
 }
@@ -58,7 +65,11 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
   const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
   if (projections != Projections::none) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
   if (c.post_norms) post_norm_ = load.vector(prefix + kAttentionPostNorm);
-  if (c.fused)
+  if (c.latent && projections != Projections::own)
+    throw Error("latent attention makes keys of its input alone; choose a head whose target has none");
+  if (c.latent)
+    latent_ = std::make_shared<const LatentAttention>(load, c, prefix);
+  else if (c.fused)
     qkv_ = load.products({attention + "qkv_proj"});
   else if (projections == Projections::own)
     qkv_ = load.products({q, k, v});
@@ -74,6 +85,11 @@ void DecoderLayer::forward(Backend& b, const Tensor& x, const Layout& layout, co
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
                           const Tensor& mass) const {
+  if (latent_) {
+    const auto [q, k] = latent_->project(b, x, attention_norm_, epsilon_);
+    const Tensor seen = attended(b, q, k, {}, layout.first ? without_window(layout) : layout, kv, mass);
+    return add_attended(b, x, latent_->values_of(b, seen));
+  }
   if (q_.parts.empty()) {
     const Tensor qkv = qkv_.after_norm(b, x, attention_norm_, epsilon_);
     return attend(b, x, qkv, layout, kv, mass);
@@ -97,16 +113,20 @@ void DecoderLayer::attend(Backend& b, const Tensor& x, Tensor q, Tensor k, const
     b.head_norm(q, q_norm_, epsilon_);
     b.head_norm(k, k_norm_, epsilon_);
   }
-  if (layout.selection.width > 0) {
-    b.rope_store(q, k, v, kv, layout, rotation_);
-    Layout selected = layout;
-    selected.tables = b.select_pages(q, kv, layout), selected.head_tables = true;
-    return add_attended(b, x, b.attend(q, kv, selected, rules_));
-  }
-  if (!mass) return add_attended(b, x, b.rope_attend(q, k, v, kv, layout, rotation_, rules_));
+  add_attended(b, x, attended(b, q, k, v, layout, kv, mass));
+}
+
+Tensor DecoderLayer::attended(Backend& b, const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+                              const KvLayer& kv, const Tensor& mass) const {
+  if (layout.selection.width == 0 && !mass) return b.rope_attend(q, k, v, kv, layout, rotation_, rules_);
   b.rope_store(q, k, v, kv, layout, rotation_);
-  add_attended(b, x, b.attend(q, kv, layout, rules_));
-  b.add(mass, b.attention_mass(q, kv, layout, rules_));
+  if (layout.selection.width == 0) {
+    b.add(mass, b.attention_mass(q, kv, layout, rules_));
+    return b.attend(q, kv, layout, rules_);
+  }
+  Layout selected = layout;
+  selected.tables = b.select_pages(q, kv, layout), selected.head_tables = true;
+  return b.attend(q, kv, selected, rules_);
 }
 
 void DecoderLayer::add_attended(Backend& b, const Tensor& x, const Tensor& attended) const {

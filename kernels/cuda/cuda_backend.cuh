@@ -84,7 +84,9 @@ class CudaBackend final : public Backend {
 
   // ---- mixtures of experts (experts/grouped.cu, route.cu, shares.cu) ----
   ExpertWeights group_experts(std::vector<Weight> matrices) override;
-  Routing route(const Tensor& logits, int used, bool renormalized) override;
+  using Backend::route;
+  Routing route(const Tensor& logits, const RoutingRules& rules) override;
+  bool attends_latents() const override { return false; }
   Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;

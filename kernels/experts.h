@@ -20,6 +20,9 @@ struct RoutingRules {
   float scale = 1;         // by which shares are multiplied
   Tensor correction = {};  // f32 [experts], in the backend's memory: added to scores, but not to shares; absent: 0
 
+  // The greatest logits have the greatest scores.
+  bool by_logits() const { return !sigmoid && !correction && used_groups == groups; }
+
   RoutingRules() = default;
   RoutingRules(int used, bool renormalized = true) : used(used), renormalized(renormalized) {}
 };

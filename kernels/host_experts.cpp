@@ -40,7 +40,7 @@ void keep_groups(std::vector<float>& keys, const RoutingRules& r) {
 }
 
 // The experts of a row, and their shares. Sums are added in the order of the experts: the mass of the softmax, and in
-// the order of shares what those are divided by. Without a correction the greatest logits have the greatest shares.
+// the order of shares what those are divided by.
 void choose(const float* logits, int experts, const RoutingRules& r, std::int32_t* chosen, float* shares) {
   const auto all = [&](const auto& f) {
     std::vector<double> of(static_cast<std::size_t>(experts));
@@ -55,8 +55,8 @@ void choose(const float* logits, int experts, const RoutingRules& r, std::int32_
   const double mass = r.sigmoid ? 1 : std::accumulate(scores.begin(), scores.end(), 0.0);
   std::vector<float> keys(static_cast<std::size_t>(experts));
   for (std::size_t e = 0; e < keys.size(); ++e) {
-    keys[e] = !r.correction ? logits[e] : float(scores[e] / mass) + r.correction.data<float>()[e];
-    if (r.sigmoid && !r.correction) keys[e] = float(scores[e]);
+    keys[e] = r.by_logits() ? logits[e] : float(scores[e] / mass);
+    if (r.correction) keys[e] += r.correction.data<float>()[e];
     if (std::isnan(keys[e])) keys[e] = kGreatestKey;
   }
   if (r.used_groups < r.groups) keep_groups(keys, r);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -40,9 +41,8 @@ Tensor columns_of(const Tensor& all, std::int64_t begin, std::int64_t count) {
 }  // namespace
 
 HeadTensors::HeadTensors(const fs::path& directory, const Rename& known_as,
-                         const std::shared_ptr<const Quantization>& quantization)
-    : file_(opened(directory)) {
-  if (quantization) quantized_ = weights_alone(quantized(std::make_shared<const Checkpoint>(file_), quantization));
+                         std::shared_ptr<const TensorSource> quantized)
+    : file_(opened(directory)), quantized_(std::move(quantized)) {
   for (const std::string& name : file_.names()) {
     const std::string here = known_as(name);
     if (here.empty())
@@ -65,7 +65,7 @@ Tensor HeadTensors::tensor(const std::string& name, const Shape& expected) const
   read_.insert(stored->second);
   if (part == name.npos || expected.rank() != 2)
     return quantized_ ? quantized_->tensor(stored->second, expected) : file_.tensor(stored->second, expected);
-  const Tensor all = whole(stored->second);
+  const Tensor all = dequantized_whole(stored->second);
   const std::int64_t begin = (name[part + std::strlen(".part")] - '0') * expected[1];
   if (all.rank() != 2 || all.dim(0) != expected[0] || all.dim(1) % expected[1] != 0 || begin >= all.dim(1))
     throw Error(where() + ": tensor '" + stored->second + "' has the shape " + all.shape().text() + ", but inputs of " +
@@ -74,7 +74,7 @@ Tensor HeadTensors::tensor(const std::string& name, const Shape& expected) const
   return columns_of(all, begin, expected[1]);
 }
 
-Tensor HeadTensors::whole(const std::string& stored) const {
+Tensor HeadTensors::dequantized_whole(const std::string& stored) const {
   const Tensor all = file_.tensor(stored);
   return quantized_ ? quantized_->tensor(stored, all.shape()) : all;
 }

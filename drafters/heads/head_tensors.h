@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "framework/model/checkpoint.h"
-#include "framework/model/quantized/quantization.h"
 
 namespace foretoken {
 
@@ -19,16 +18,16 @@ class HeadTensors : public TensorSource {
   using Rename = std::function<std::string(const std::string&)>;
   // model.safetensors of the directory. Files that end in .bin or .pt alone are an Error that names the command that
   // converts them.
-  // `quantization`: of the matrices that it quantized; null: all are dense.
+  // `quantized`: the tensors of the same directory, where matrices are quantized; null: all are dense.
   HeadTensors(const std::filesystem::path& directory, const Rename& known_as,
-              const std::shared_ptr<const Quantization>& quantization = nullptr);
+              std::shared_ptr<const TensorSource> quantized = nullptr);
 
   bool has(const std::string& name) const { return stored_.contains(name); }
   Shape shape(const std::string& name) const;
   // MODULE.part0.weight and MODULE.part1.weight are the left and the right columns of MODULE.weight, as many as are
   // expected; the bias MODULE.bias is that of part0.
   Tensor tensor(const std::string& name, const Shape& expected) const override;
-  // In the format in which it is stored. Its inputs are not rounded.
+  // In the format in which it is stored.
   Weight matrix(const std::string& module, const Shape& expected) const override;
   std::vector<std::string> names() const override;
   std::string where() const override { return file_.where(); }
@@ -43,7 +42,7 @@ class HeadTensors : public TensorSource {
  private:
   void expect_used(const std::string& kind, const std::function<bool(const std::string&)>& used) const;
 
-  Tensor whole(const std::string& stored) const;  // dequantized
+  Tensor dequantized_whole(const std::string& stored) const;
 
   Checkpoint file_;
   std::shared_ptr<const TensorSource> quantized_;  // null: all of it is dense

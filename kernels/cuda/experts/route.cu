@@ -21,8 +21,6 @@ struct Route {
   int groups, used_groups;
   float scale;
   const float* correction;  // [experts]; null: 0
-  // The greatest logits are chosen.
-  __host__ __device__ bool plain() const { return !sigmoid && !correction && used_groups == groups; }
   int* chosen;    // [rows, used]
   float* shares;  // [rows, used]
   int *pairs, *offsets, *touched;
@@ -108,8 +106,7 @@ template <int kEach, bool kPlain> __device__ void choose(const Route& a, int row
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int e = lane + 32 * i;
-      keys[i] = v[i];
-      if (a.sigmoid || a.correction) keys[i] = float(double(score_of(a, v[i], peak)) / mass);
+      keys[i] = float(double(score_of(a, v[i], peak)) / mass);
       if (a.correction && e < a.experts) keys[i] += __ldcg(a.correction + e);
       keys[i] = key_of(keys[i]);
     }
@@ -309,11 +306,11 @@ Routing CudaBackend::route(const Tensor& logits, const RoutingRules& rules) {
                 .touched = r.touched.data<int>()};
   const Grid one{dim3(1), kRouteThreads, 0, 1, dependent_launch()};
   if (rows <= kAtOnce) {
-    launch_kernel("route", stream_, one, a.plain() ? route_kernel<true> : route_kernel<false>, a);
+    launch_kernel("route", stream_, one, rules.by_logits() ? route_kernel<true> : route_kernel<false>, a);
     return r;
   }
   launch_kernel("route", stream_, {dim3(blocks_for(rows, 8)), 256, 0, 1, dependent_launch()},
-                a.plain() ? choose_kernel<true> : choose_kernel<false>, a);
+                rules.by_logits() ? choose_kernel<true> : choose_kernel<false>, a);
   launch_kernel("route", stream_, one, group_kernel, a);
   return r;
 }

@@ -61,6 +61,9 @@ class Backend {
   virtual std::string name() const = 0;         // "reference", "cpu", "cuda"
   virtual std::string description() const = 0;  // the machine and the chosen instructions, for results
   virtual Device device() const { return {}; }
+  // What attention on this device does not compute of that, as it ends the words "the model has"; empty: it computes
+  // all.
+  virtual std::string lacks(const AttentionNeeds& needs) const { return (void)needs, ""; }
   std::uint64_t serial() const { return serial_.number(); }
 
   // ---- memory ----
@@ -127,8 +130,6 @@ class Backend {
     rope(q, k, layout, rotation, kv.head_size);
     store(k, v, kv, layout);
   }
-  // Whether the device has layers whose values are parts of keys (KvLayer::latent).
-  virtual bool attends_latents() const { return true; }
   // softmax(f(q k^T * scale)) v over the slots that each row attends to, f and the scale as of the rules: q [rows,
   // heads
   // * head_size] -> f32 [rows, heads * KvLayer::value_size()]. Query head h reads kv head h / (heads / kv_heads).
@@ -163,6 +164,9 @@ class Backend {
   // gelu(first half) * second half, likewise: gelu(v) = v / 2 * (1 + tanh(sqrt(2 / pi) * (v + 0.044715 v^3)))
   // (Hendrycks and Gimpel 2016, arXiv 1606.08415).
   virtual Tensor gelu_mul(const Tensor& gate_up) = 0;
+  // Likewise g / (1 + exp(-slope g)) * (u + 1), with g the first half, at most `limit`, and u the second, within
+  // +-limit (gpt-oss: arXiv 2508.10925).
+  virtual Tensor clamped_mul(const Tensor& gate_up, float slope, float limit) = 0;
   // In place: x = silu(x) + y, the silu of silu_mul. x f32 [rows, n width], y f32 [rows, width], which stands n times
   // side by side.
   virtual void silu_add(Tensor x, const Tensor& y) = 0;

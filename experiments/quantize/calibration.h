@@ -74,7 +74,6 @@ class ObservingBackend final : public Backend {
   ExpertWeights group_experts(std::vector<Weight> matrices) override {
     return device_.group_experts(std::move(matrices));
   }
-  bool attends_latents() const override { return device_.attends_latents(); }
   Routing route(const Tensor& logits, const RoutingRules& rules) override {
     return device_.route(logits, rules);
   }
@@ -85,6 +84,9 @@ class ObservingBackend final : public Backend {
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override { device_.add_gated(x, y, logits); }
   Tensor silu_mul(const Tensor& gate_up) override { return device_.silu_mul(gate_up); }
   Tensor gelu_mul(const Tensor& gate_up) override { return device_.gelu_mul(gate_up); }
+  Tensor clamped_mul(const Tensor& gate_up, float slope, float limit) override {
+    return device_.clamped_mul(gate_up, slope, limit);
+  }
   void scale(Tensor x, float by) override { device_.scale(x, by); }
   void softcap(Tensor x, float cap) override { device_.softcap(x, cap); }
   void silu_add(Tensor x, const Tensor& y) override { device_.silu_add(x, y); }

@@ -191,7 +191,8 @@ StepReport Engine::step() {
 
 std::string Engine::notice() const {
   std::string all;
-  for (const std::string& sentence : {drafter_->notice(), policy_->notice(), host_.notice()})
+  for (const std::string& sentence :
+       {drafter_->notice(), policy_->notice(), host_.notice(), target_.model()->info().notice})
     if (!sentence.empty()) all += (all.empty() ? "" : "; ") + sentence;
   return all;
 }

@@ -96,7 +96,7 @@ class Engine : private Scheduler::Memory {
   // One sentence where the first drafts were accepted far less often than their own probabilities expect (FirstDrafts),
   // as those of a head that computes something else than it was trained for; else empty.
   std::string doubt() const { return first_drafts_.doubt(drafter_name_); }
-  std::string notice() const;  // of the drafter, the policy and the drafter's models: Drafter::notice
+  std::string notice() const;  // of the drafter, the policy and the models: Drafter::notice
 
  private:
   int unseen(const Sequence& sequence) override;

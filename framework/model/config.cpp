@@ -18,7 +18,20 @@ constexpr int kMost = 1 << 24;  // the greatest size in a config: products of tw
 constexpr int kMostExperts = 4096;
 
 // Whose attention a family has.
-enum class Kind : std::uint8_t { llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3, deepseek2, deepseek3 };
+enum class Kind : std::uint8_t {
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  gemma2,
+  gemma3,
+  phi3,
+  olmo2,
+  smollm3,
+  gpt_oss,
+  deepseek2,
+  deepseek3
+};
 
 // How a family names its experts, and Transformers' defaults.
 struct Experts {
@@ -47,6 +60,7 @@ constexpr Experts kDeepseek2{
     .count = "n_routed_experts", .experts = 64, .width = "moe_intermediate_size", .hidden = 1407};
 constexpr Experts kDeepseek3{
     .count = "n_routed_experts", .experts = 256, .used = 8, .width = "moe_intermediate_size", .hidden = 2048};
+constexpr Experts kGptOss{.count = "num_local_experts", .experts = 128, .used = 4, .width = "intermediate_size"};
 
 // Transformers' defaults where a config has no such key; a null has another meaning, as the functions below say.
 struct Family {
@@ -61,6 +75,13 @@ struct Family {
   int period = 0;          // each so many-th layer attends to all positions, the others have the window; 0: all alike
   double local_theta = 0;  // rope_local_base_freq, of layers with the window
   double attention_softcap = 0, logit_softcap = 0;  // attn_logit_softcapping, final_logit_softcapping
+  bool tied = false;                                // tie_word_embeddings
+  const char* rope_rule = nullptr;                  // RopeDefaults::rule
+  // The object that describes the language model of one that sees too, and what may be absent in it; null: all of the
+  // file is about the language model, and must say that.
+  const char* text = nullptr;
+  int vocab = 0, heads = 0, positions = 0;
+  double epsilon = 0;
   bool gemma() const { return kind == Kind::gemma2 || kind == Kind::gemma3; }
   bool latent() const { return kind == Kind::deepseek2 || kind == Kind::deepseek3; }
 };
@@ -95,7 +116,8 @@ constexpr Family kFamilies[] = {
      .window = 4096,
      .period = 2,
      .attention_softcap = 50,
-     .logit_softcap = 30},
+     .logit_softcap = 30,
+     .tied = true},
     {.model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .kind = Kind::gemma3,
@@ -105,8 +127,44 @@ constexpr Family kFamilies[] = {
      .window = 4096,
      .rope_theta = 1e6,
      .period = 6,
-     .local_theta = 10000},
+     .local_theta = 10000,
+     .tied = true},
+    {.model_type = "gemma3",
+     .architecture = "Gemma3ForConditionalGeneration",
+     .kind = Kind::gemma3,
+     .kv_heads = 4,
+     .head_size = 256,
+     .windows = true,
+     .window = 4096,
+     .rope_theta = 1e6,
+     .period = 6,
+     .local_theta = 10000,
+     .tied = true,
+     .text = "text_config",
+     .vocab = 262208,
+     .heads = 8,
+     .positions = 131072,
+     .epsilon = 1e-6},
     {.model_type = "phi3", .architecture = "Phi3ForCausalLM", .kind = Kind::phi3, .windows = true},
+    {.model_type = "olmo2", .architecture = "Olmo2ForCausalLM", .kind = Kind::olmo2},
+    {.model_type = "smollm3",
+     .architecture = "SmolLM3ForCausalLM",
+     .kind = Kind::smollm3,
+     .kv_heads = 4,
+     .rope_theta = 2e6,
+     .tied = true},
+    {.model_type = "gpt_oss",
+     .architecture = "GptOssForCausalLM",
+     .kind = Kind::gpt_oss,
+     .kv_heads = 8,
+     .head_size = 64,
+     .windows = true,
+     .window = 128,
+     .rope_theta = 150000,
+     .experts = kGptOss,
+     .period = 2,
+     .rope_rule = R"({"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1, "truncate": false,
+                      "original_max_position_embeddings": 4096})"},
     {.model_type = "deepseek_v2",
      .architecture = "DeepseekV2ForCausalLM",
      .kind = Kind::deepseek2,
@@ -168,15 +226,37 @@ std::vector<int> global_layers(const Fields& config, const Family& family, int l
   return all;
 }
 
+// Layers that rotate nothing: those of which no_rope_layers has a 0, or each so many-th one.
+std::vector<int> still_layers(const Fields& config, int layers) {
+  constexpr const char* kLayers = "no_rope_layers";
+  std::vector<int> all;
+  const int interval = config.integer_or("no_rope_layer_interval", 1, kMost, 4);
+  const json* const listed = config.has(kLayers) ? &config.array(kLayers) : nullptr;
+  if (listed && listed->size() < std::size_t(layers))
+    config.refuse(kLayers, "must have a 1 or a 0 for each of the " + std::to_string(layers) + " layers");
+  for (int l = 0; l < layers; ++l) {
+    if (listed && !integer_in((*listed)[std::size_t(l)], 0, 1))
+      config.refuse(kLayers, "must list a 1 for each layer that rotates queries and keys, and a 0 for each other one");
+    if (listed ? (*listed)[std::size_t(l)] == 0 : (l + 1) % interval == 0) all.push_back(l);
+  }
+  return all;
+}
+
 void read_attention(const Fields& config, const Family& family, ModelConfig& m) {
   const bool mixture = family.experts.count != nullptr, qwen2 = family.kind == Kind::qwen2;
   // As in Transformers: a Mixtral has no biases, whatever its file has, and only the mixture of Qwen2 may lack its own.
-  const bool bias = config.boolean_or("attention_bias", false) && !(mixture && family.kind != Kind::qwen3);
+  const bool gpt_oss = family.kind == Kind::gpt_oss;
+  const bool bias =
+      config.boolean_or("attention_bias", gpt_oss) && !(mixture && family.kind != Kind::qwen3 && !gpt_oss);
   m.qkv_bias = bias || (qwen2 && (!mixture || config.boolean_or("qkv_bias", true)));
   m.out_bias = bias && !qwen2;
   m.mlp_bias = config.boolean_or("mlp_bias", false) && !mixture;
   if (family.kind == Kind::phi3) m.qkv_bias = m.out_bias = m.mlp_bias = false, m.fused = true;
-  m.head_norms = family.kind == Kind::qwen3 || family.kind == Kind::gemma3;
+  m.joint_norms = family.kind == Kind::olmo2;
+  m.head_norms = family.kind == Kind::qwen3 || family.kind == Kind::gemma3 || m.joint_norms;
+  if (m.joint_norms) m.pre_norms = m.mlp_bias = false, m.post_norms = true;
+  m.sinks = gpt_oss;
+  if (family.kind == Kind::smollm3) m.still_layers = still_layers(config, m.layers);
   // Qwen's files have a window that "use_sliding_window" enables. A Llama has none, whatever its file has (as in
   // Transformers).
   if (family.windows)
@@ -242,9 +322,12 @@ void read_experts(const Fields& config, const Family& family, ModelConfig& m) {
   x.width = e.hidden > 0 ? config.integer_or(e.width, 1, kMost, e.hidden) : config.integer(e.width, 1, kMost);
   if (e.shared > 0) x.shared_width = config.integer_or("shared_expert_intermediate_size", 1, kMost, e.shared);
   x.renormalized = !e.norm_topk_prob || config.boolean_or("norm_topk_prob", false);
-  if (family.latent())
+  if (family.latent()) {
     read_routing(config, family.kind == Kind::deepseek3, m.layers, x);
-  else if (family.kind == Kind::mistral)
+  } else if (family.kind == Kind::gpt_oss) {
+    x.router = "router", x.biases = x.stacked = true;
+    x.clamped = {.limit = config.positive_or("swiglu_limit", 7), .slope = config.positive_or("swiglu_alpha", 1.702)};
+  } else if (family.kind == Kind::mistral)
     x.name_as_mixtral();
   else
     x.dense_layers = dense_layers(config, m.layers);
@@ -263,16 +346,21 @@ std::vector<int> token_ids(const Fields& fields, const char* key, int vocab) {
   return ids;
 }
 
+// absent: 0, where a config must have it.
+int size_of(const Fields& config, const char* key, int absent) {
+  return absent > 0 ? config.integer_or(key, 1, kMost, absent) : config.integer(key, 1, kMost);
+}
+
 void read_shape(const Fields& config, const Family& family, ModelConfig& m) {
-  m.vocab = config.integer("vocab_size", 1, kMost);
+  m.vocab = size_of(config, "vocab_size", family.vocab);
   m.width = config.integer("hidden_size", 1, kMost);
   m.layers = config.integer("num_hidden_layers", 1, 4096);
   m.prediction_layers = config.integer_or("num_nextn_predict_layers", 0, 64, 0);
-  m.heads = config.integer("num_attention_heads", 1, kMost);
+  m.heads = size_of(config, "num_attention_heads", family.heads);
   m.kv_heads = config.integer_or("num_key_value_heads", 1, kMost,
                                  absent_or(config, "num_key_value_heads", family.kv_heads, m.heads));
   m.ffn = config.integer("intermediate_size", 1, kMost);
-  m.positions = config.integer("max_position_embeddings", 1, kMost);
+  m.positions = size_of(config, "max_position_embeddings", family.positions);
   if (m.heads % m.kv_heads)
     config.refuse("num_key_value_heads", "must divide num_attention_heads (" + std::to_string(m.heads) + ")");
   if (family.latent()) return read_latent(config, family.kind == Kind::deepseek3, m);
@@ -289,21 +377,23 @@ void read_shape(const Fields& config, const Family& family, ModelConfig& m) {
 }
 
 ModelConfig read_config(const json& j, const std::string& where) {
-  const Fields config(j, where);
+  const Fields whole(j, where);
   ModelConfig m;
-  const Family& family = family_of(config);
-  m.architecture = family.architecture;
+  const Family& family = family_of(whole);
+  const Fields config = family.text ? whole.object(family.text) : whole;
+  m.architecture = family.architecture, m.vision = family.text != nullptr;
   refuse_unsupported(config, family);
   read_shape(config, family, m);
   read_attention(config, family, m);
   read_gemma(config, family, m);
   read_experts(config, family, m);
-  m.norm_epsilon = config.positive("rms_norm_eps");
-  m.tied_head = config.boolean_or("tie_word_embeddings", family.gemma());
-  read_rope(config, {family.rope_theta, family.local_theta, family.kind == Kind::phi3}, m);
+  m.norm_epsilon =
+      family.epsilon > 0 ? config.positive_or("rms_norm_eps", family.epsilon) : config.positive("rms_norm_eps");
+  m.tied_head = config.boolean_or("tie_word_embeddings", family.tied);
+  read_rope(config, {family.rope_theta, family.local_theta, family.kind == Kind::phi3, family.rope_rule}, m);
   if (family.period == 0 && m.window >= m.positions) m.window = 0;  // no sequence is so long
-  if (config.has("quantization_config")) m.quantization = read_quantization(config.object("quantization_config"));
-  m.eos = token_ids(config, "eos_token_id", m.vocab);
+  if (whole.has("quantization_config")) m.quantization = read_quantization(whole.object("quantization_config"));
+  m.eos = token_ids(whole.has("eos_token_id") ? whole : config, "eos_token_id", m.vocab);
   if (const auto bos = token_ids(config, "bos_token_id", m.vocab); !bos.empty()) m.bos = bos.front();
   if (const auto mask = token_ids(config, "pard_token", m.vocab); !mask.empty()) m.mask = mask.front();
   return m;
@@ -343,7 +433,8 @@ ModelConfig ModelConfig::of_layer(int l) const {
     c.window = 0;
   else if (local_theta > 0)
     c.rope_theta = local_theta, c.rope_scaling = {};
-  c.global_layers.clear(), c.local_theta = 0;
+  c.still = std::ranges::binary_search(still_layers, l);
+  c.global_layers.clear(), c.still_layers.clear(), c.local_theta = 0;
   return c;
 }
 

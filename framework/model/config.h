@@ -1,5 +1,6 @@
-// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma, Phi) and of its
-// mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2 and V3). This module must not know devices,
+// The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma, Phi, OLMo 2,
+// SmolLM) and of its mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE, gpt-oss, DeepSeek-V2 and V3). This module must
+// not know devices,
 // checkpoints or caches.
 #pragma once
 #include <cstdint>
@@ -15,17 +16,32 @@ namespace foretoken {
 class Quantization;
 
 struct RopeScaling {
-  enum class Kind { none, linear, llama3, divisors, longrope };
+  enum class Kind { none, linear, llama3, divisors, longrope, yarn };
   Kind kind = Kind::none;
   double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
   int original_positions = 0;
-  // Of the frequencies: a GGUF file stores the effect of "llama3", and "longrope" has short_factor.
+  // Of the frequencies: a GGUF file stores the effect of "llama3", and "longrope" has short_factor, or long_factor.
   std::vector<float> divisors;
-  double attention_factor = 1;  // of cosines and sines (longrope)
+  std::vector<float> long_divisors;  // of ModelConfig::with_long_factors; empty: there are none
+  int long_positions = 0;            // that these reach
+  double attention_factor = 1;       // of cosines and sines (longrope, yarn)
+  // "yarn" (Peng et al. 2023, arXiv 2309.00071): frequencies between those that turn so often within the original
+  // positions are scaled in part; `whole`: the first and the last of them are rounded outwards.
+  double fast_turns = 32, slow_turns = 1;
+  bool whole = true;
+  double all_dim_scale =
+      0;  // mscale_all_dim, which DeepSeek's attention multiplies its scores by (yarn_scale); 0: none
 };
+// How YaRN sharpens attention for a context that is `factor` times as long: 0.1 scale log(factor) + 1.
+double yarn_scale(double factor, double scale = 1);
 
 // Of gated products: act(gate x) * up x.
 enum class Activation : std::uint8_t { silu, gelu };
+
+// Of gpt-oss (arXiv 2508.10925), with g = min(gate x, limit) and u = up x within +-limit: g sigmoid(slope g) (u + 1).
+struct ClampedGate {
+  double limit = 7, slope = 1.702;
+};
 
 // The small model in an inflated one (inflation.h). A head that was trained for it counts its layers and its tokens.
 struct SmallModel {
@@ -52,8 +68,11 @@ struct MixtureConfig {
   double scale = 1;
   double used_share() const { return double(used) / experts; }  // of the experts, by one row
   // Names of the module in a layer and of an expert's matrices in a checkpoint.
-  std::string module = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
-  std::vector<int> dense_layers = {};  // ascending; their feed-forward is that of ModelConfig::ffn
+  std::string module = "mlp", router = "gate", gate = "gate_proj", up = "up_proj", down = "down_proj";
+  bool stacked = false;                     // a checkpoint has one tensor of all experts (stacked_experts.h)
+  bool biases = false;                      // of the router and of every matrix of an expert
+  std::optional<ClampedGate> clamped = {};  // in place of the silu
+  std::vector<int> dense_layers = {};       // ascending; their feed-forward is that of ModelConfig::ffn
   // The names of Mixtral's checkpoints.
   void name_as_mixtral() {
     module = "block_sparse_moe";
@@ -92,20 +111,26 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;
   RopeScaling rope_scaling;
+  bool vision = false;     // a checkpoint has a vision tower beside this language model, which is not computed
   bool tied_head = false;  // tie_word_embeddings
   bool qkv_bias = false, out_bias = false, mlp_bias = false;
   bool head_bias = false;          // not in any config.json: of rows that a checkpoint lacks (head_rows.h)
   bool head_norms = false;         // RMSNorm of every head of q and k before the rotation (Qwen3)
+  bool joint_norms = false;        // these are one norm of all heads of q, and one of those of k (OLMo 2)
   int window = 0;                  // sliding_window: a row attends to so many positions, itself included; 0: all
   std::vector<int> global_layers;  // ascending; they attend to all positions, though others have the window
   double local_theta = 0;          // rope_theta of layers with the window, not scaled (Gemma 3); 0: that of all
   int rotary = 0;                  // numbers of a head that are rotated, the first ones; 0: all
+  std::vector<int> still_layers;   // ascending; they rotate nothing (NoPE: arXiv 2305.19466; SmolLM3)
+  bool still = false;              // of a layer: it is one of those
+  bool sinks = false;  // the softmax of each head has one more score, a constant, and no value for it (gpt-oss)
   Activation activation = Activation::silu;
   double query_scalar = 0;        // scores are divided by its root; 0: by that of head_size
   double attention_softcap = 0;   // attn_logit_softcapping, of scores; 0: none
   double logit_softcap = 0;       // final_logit_softcapping; 0: none
   bool scaled_embedding = false;  // embeddings are multiplied by the root of `width`
-  bool post_norms = false;        // what a sublayer adds to the residual stream goes through a norm (Gemma 2)
+  bool pre_norms = true;          // what a sublayer reads goes through a norm
+  bool post_norms = false;        // what a sublayer adds to the residual stream goes through a norm (Gemma 2, OLMo 2)
   bool gains_less_one = false;    // a checkpoint stores the gains of norms less 1
   bool fused = false;             // it has q, k and v as one matrix, qkv_proj, and the gate as gate_up_proj
   std::vector<int> eos;           // eos_token_id, one or several; generation_config.json's where that file has them
@@ -124,6 +149,8 @@ struct ModelConfig {
   ModelConfig of_layer(int l) const;
   // Frequencies of the rotary embedding, f32 [rotary / 2], scaled by rope_scaling.
   std::vector<float> rope_frequencies() const;
+  // The same with LongRoPE's long factors and all positions that these reach. Without such factors: an Error.
+  ModelConfig with_long_factors() const;
 };
 
 }  // namespace foretoken

@@ -15,35 +15,69 @@ constexpr int kMostPositions = 1 << 24;
 
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
+// As in Transformers, the config's own key comes first.
+int original_positions(const Fields& config, const Fields& rope, int absent) {
+  return (config.has(kOriginal) ? config : rope).integer_or(kOriginal, 1, kMostPositions, absent);
+}
+
 void read_llama3(const Fields& config, const Fields& rope, ModelConfig& m) {
   RopeScaling& s = m.rope_scaling;
   s.kind = RopeScaling::Kind::llama3;
   s.low_freq_factor = rope.positive("low_freq_factor");
   s.high_freq_factor = rope.positive("high_freq_factor");
   if (s.high_freq_factor <= s.low_freq_factor) rope.refuse("high_freq_factor", "must be greater than low_freq_factor");
-  // As in Transformers, the config's own key comes first.
-  s.original_positions = (config.has(kOriginal) ? config : rope).integer_or(kOriginal, 1, kMostPositions, m.positions);
+  s.original_positions = original_positions(config, rope, m.positions);
+}
+
+// The factor of cosines and sines is that of the file; or, where DeepSeek's two keys are there, their ratio.
+void read_yarn(const Fields& config, const Fields& rope, ModelConfig& m) {
+  constexpr const char *kScale = "mscale", *kAllDim = "mscale_all_dim";
+  RopeScaling& s = m.rope_scaling;
+  s.kind = RopeScaling::Kind::yarn;
+  s.original_positions = original_positions(config, rope, m.positions);
+  s.factor = rope.positive_or("factor", double(m.positions) / s.original_positions);
+  if (s.factor < 1) rope.refuse("factor", "must be at least 1");
+  s.fast_turns = rope.positive_or("beta_fast", 32), s.slow_turns = rope.positive_or("beta_slow", 1);
+  if (s.fast_turns < s.slow_turns) rope.refuse("beta_fast", "must be at least beta_slow");
+  s.whole = rope.boolean_or("truncate", true);
+  const auto scale_of = [&](const char* key) {  // 0 counts as absent
+    const json* const value = rope.find(key);
+    return value && *value == 0 ? 0.0 : rope.positive_or(key, 0);
+  };
+  const double scale = scale_of(kScale), all_dim = scale_of(kAllDim);
+  const double usual =
+      scale > 0 && all_dim > 0 ? yarn_scale(s.factor, scale) / yarn_scale(s.factor, all_dim) : yarn_scale(s.factor);
+  s.attention_factor = rope.positive_or("attention_factor", usual);
+  s.all_dim_scale = all_dim;
+}
+
+std::vector<float> factors_of(const Fields& rope, const char* key, const ModelConfig& m) {
+  std::vector<float> divisors;
+  for (const json& divisor : rope.array(key)) {
+    const bool good = divisor.is_number() && divisor.get<double>() > 0 && std::isfinite(divisor.get<float>());
+    if (!good) rope.refuse(key, "must list numbers above 0");
+    divisors.push_back(divisor.get<float>());
+  }
+  if (divisors.size() != std::size_t(m.rotary > 0 ? m.rotary : m.head_size) / 2)
+    rope.refuse(key, "must have a number for each frequency");
+  return divisors;
 }
 
 // LongRoPE (Ding et al. 2024, arXiv 2402.13753). Transformers takes the short factors for sequences of at most the
-// original length, and rotates all of a longer one by the long factors: its first keys change as it grows. So the
-// original length is the longest here.
-void read_longrope(const Fields& config, const Fields& rope, ModelConfig& m) {
-  constexpr const char* kShort = "short_factor";
+// original length, and rotates all of a longer one by the long factors: its first keys change as it grows. Here one of
+// them holds for all sequences of a run: the short ones, and the original length is the longest, or
+// with_long_factors().
+void read_longrope(const Fields& config, const Fields& rope, bool partial, ModelConfig& m) {
   RopeScaling& s = m.rope_scaling;
   s.kind = RopeScaling::Kind::longrope;
-  // That of `rope` is not read, since a Phi3Config has its own, with a default.
-  s.original_positions = config.integer_or(kOriginal, 2, kMostPositions, 4096);
+  // That of `rope` is not read in Phi's, since a Phi3Config has its own, with a default.
+  s.original_positions =
+      partial ? config.integer_or(kOriginal, 2, kMostPositions, 4096) : original_positions(config, rope, m.positions);
   s.factor = rope.positive_or("factor", double(m.positions) / s.original_positions);
   const double usual = s.factor > 1 ? std::sqrt(1 + std::log(s.factor) / std::log(double(s.original_positions))) : 1;
   s.attention_factor = rope.positive_or("attention_factor", usual);
-  for (const json& divisor : rope.array(kShort)) {
-    const bool good = divisor.is_number() && divisor.get<double>() > 0 && std::isfinite(divisor.get<float>());
-    if (!good) rope.refuse(kShort, "must list numbers above 0");
-    s.divisors.push_back(divisor.get<float>());
-  }
-  if (s.divisors.size() != std::size_t(m.rotary > 0 ? m.rotary : m.head_size) / 2)
-    rope.refuse(kShort, "must have a number for each frequency");
+  s.divisors = factors_of(rope, "short_factor", m);
+  if (rope.has("long_factor")) s.long_divisors = factors_of(rope, "long_factor", m), s.long_positions = m.positions;
   m.positions = std::min(m.positions, s.original_positions);
 }
 
@@ -61,6 +95,7 @@ void read_part(const Fields& fields, const RopeDefaults& defaults, ModelConfig& 
 void read_rule(const Fields& config, const Fields& rope, const RopeDefaults& defaults, ModelConfig& m) {
   m.rope_theta = rope.positive_or("rope_theta", m.rope_theta);
   read_part(rope, defaults, m);
+  if (rope.has("mrope_section")) rope.refuse("mrope_section", "positions of several axes are not supported");
   for (const auto& [name, value] : rope.all().items())
     if (value.is_object())
       rope.refuse(name.c_str(), "one rule for all layers is needed: rules per kind of layer are not supported");
@@ -69,13 +104,19 @@ void read_rule(const Fields& config, const Fields& rope, const RopeDefaults& def
   RopeScaling& s = m.rope_scaling;
   if (type == "default") return;
   // Phi's "su" and "yarn" are older names.
-  if (defaults.partial && (type == "longrope" || type == "su" || type == "yarn")) return read_longrope(config, rope, m);
-  if (defaults.partial || (type != "linear" && type != "llama3"))
-    rope.refuse(type_key, defaults.partial
-                              ? "the supported kinds of rope scaling are \"default\" and \"longrope\""
-                              : "the supported kinds of rope scaling are \"default\", \"linear\" and \"llama3\"");
+  if (type == "longrope" || (defaults.partial && (type == "su" || type == "yarn")))
+    return read_longrope(config, rope, defaults.partial, m);
+  if (defaults.partial) rope.refuse(type_key, "the supported kinds of rope scaling are \"default\" and \"longrope\"");
+  if (type == "yarn") return read_yarn(config, rope, m);
+  if (type != "linear" && type != "llama3" && type != "dynamic")
+    rope.refuse(type_key,
+                "the supported kinds of rope scaling are \"default\", \"linear\", \"llama3\", \"yarn\", "
+                "\"longrope\" and \"dynamic\"");
   s.factor = rope.positive("factor");
   if (s.factor < 1) rope.refuse("factor", "must be at least 1");
+  // NTK scaling by length leaves the frequencies of a sequence of at most max_position_embeddings as they are, and
+  // longer ones are not run.
+  if (type == "dynamic") return void(s.factor = 1);
   s.kind = RopeScaling::Kind::linear;
   if (type == "llama3") read_llama3(config, rope, m);
 }
@@ -109,8 +150,43 @@ void read_rope(const Fields& config, const RopeDefaults& defaults, ModelConfig& 
     return;
   }
   const char* key = config.has(kScaling) ? kScaling : kParameters;
-  if (config.has(key)) read_rule(config, config.object(key), defaults, m);
+  if (config.has(key)) return read_rule(config, config.object(key), defaults, m);
+  if (!defaults.rule) return;
+  const json rule = json::parse(defaults.rule);
+  read_rule(config, Fields(rule, config.where(), std::string(kParameters) + "."), defaults, m);
 }
+
+double yarn_scale(double factor, double scale) { return factor > 1 ? 0.1 * scale * std::log(factor) + 1 : 1; }
+
+ModelConfig ModelConfig::with_long_factors() const {
+  if (rope_scaling.long_divisors.empty())
+    throw Error("a " + architecture + " without LongRoPE's long factors has no longer context; leave that out");
+  ModelConfig m = *this;
+  m.rope_scaling.divisors = rope_scaling.long_divisors, m.positions = rope_scaling.long_positions;
+  return m;
+}
+
+namespace {
+
+// The part of a frequency that YaRN scales, as Transformers computes it: 0 of those that turn often, 1 of those that
+// turn seldom, and a ramp between the two.
+struct YarnRamp {
+  float low = 0, width = 1;
+
+  YarnRamp() = default;
+  YarnRamp(const RopeScaling& s, double theta, int rotated) {
+    const auto dimension = [&](double turns) {
+      return rotated * std::log(s.original_positions / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+    };
+    double from = dimension(s.fast_turns), to = dimension(s.slow_turns);
+    if (s.whole) from = std::floor(from), to = std::ceil(to);
+    from = std::max(from, 0.0), to = std::min(to, double(rotated - 1));
+    low = float(from), width = float(from == to ? 0.001 : to - from);
+  }
+  float operator()(int i) const { return std::clamp((float(i) - low) / width, 0.0f, 1.0f); }
+};
+
+}  // namespace
 
 // In float, operation by operation as in torch (where `a / tensor` is a times the reciprocal), so that rotations at
 // distant positions agree with Transformers. Llama 3.1's rule as in modeling_rope_utils._compute_llama3_parameters.
@@ -121,6 +197,8 @@ std::vector<float> ModelConfig::rope_frequencies() const {
   const float high_wavelength = float(s.original_positions / s.high_freq_factor);
   const int rotated = rotary > 0 ? rotary : head_size;
   std::vector<float> frequencies(std::size_t(rotated / 2));
+  if (still) return frequencies;  // by 0
+  const YarnRamp ramp = s.kind == RopeScaling::Kind::yarn ? YarnRamp(s, rope_theta, rotated) : YarnRamp();
   for (int i = 0; i < rotated / 2; ++i) {
     const float exponent = float(2 * i) / float(rotated);
     const float power = float(std::pow(double(float(rope_theta)), double(exponent)));  // the float nearest to it
@@ -129,6 +207,10 @@ std::vector<float> ModelConfig::rope_frequencies() const {
     if (s.kind == RopeScaling::Kind::linear) frequencies[i] = f / factor;
     if (s.kind == RopeScaling::Kind::divisors) frequencies[i] = f / s.divisors[std::size_t(i)];
     if (s.kind == RopeScaling::Kind::longrope) frequencies[i] = 1.0f / (s.divisors[std::size_t(i)] * power);
+    if (s.kind == RopeScaling::Kind::yarn) {
+      const float kept = 1.0f - ramp(i);
+      frequencies[i] = 1.0f / (factor * power) * (1.0f - kept) + f * kept;
+    }
     if (s.kind != RopeScaling::Kind::llama3) continue;
     const float wavelength = float(2 * std::numbers::pi) * (1.0f / f);
     const float slow = wavelength > low_wavelength ? f / factor : f;

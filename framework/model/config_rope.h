@@ -8,7 +8,8 @@ namespace foretoken {
 struct RopeDefaults {
   double theta = 10000;
   double local_theta = 0;  // of layers with a window, where these have a rule of their own; 0: one rule for all layers
-  bool partial = false;    // a part of each head may be rotated (partial_rotary_factor), and scaled by "longrope"
+  bool partial = false;    // a part of each head may be rotated (partial_rotary_factor), and scaled by "longrope" alone
+  const char* rule = nullptr;  // rope_parameters where a file has none, as JSON; null: nothing is scaled
 };
 
 // Sets rope_theta, local_theta, rope_scaling and rotary of a configuration that has its sizes; "longrope" limits its

@@ -9,17 +9,24 @@ namespace {
 
 constexpr const char* kAttentionPostNorm = "post_attention_layernorm.weight";
 
+bool rotates_whole_heads(const ModelConfig& c) { return c.rotary == 0 || c.rotary == c.head_size; }
+
 }  // namespace
 
+// Where all numbers of a head are rotated, the factor of cosines and sines is one of scores instead, squared: no device
+// needs to know it, and keys in a cache are without it.
 AttentionRules attention_rules(const ModelConfig& c) {
   const double scalar = c.query_scalar > 0 ? c.query_scalar : c.head_size;
-  return {1.0f / std::sqrt(float(scalar)), float(c.attention_softcap)};
+  const double factor = rotates_whole_heads(c) && !c.still ? c.rope_scaling.attention_factor : 1;
+  // DeepSeek's rule for YaRN sharpens scores too.
+  const double sharper = c.latent ? yarn_scale(c.rope_scaling.factor, c.rope_scaling.all_dim_scale) : 1;
+  return {float(factor * factor * sharper * sharper) / std::sqrt(float(scalar)), float(c.attention_softcap)};
 }
 
 RotaryRules rotation_of(Backend& backend, const ModelConfig& c) {
   const std::vector<float> frequencies = c.rope_frequencies();
   RotaryRules rules(backend.upload(Tensor::host_copy<float>(frequencies, DType::f32)),
-                    float(c.rope_scaling.attention_factor));
+                    rotates_whole_heads(c) || c.still ? 1.0f : float(c.rope_scaling.attention_factor));
   rules.neighbours = c.latent && c.latent->neighbours;
   return rules;
 }
@@ -33,9 +40,12 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
     all[name + ".weight"] = {rows, columns};
     if (bias) all[name + ".bias"] = {rows};
   };
-  for (const char* norm : {"q_norm", "k_norm"})
-    if (c.head_norms) all[attention + norm + ".weight"] = {c.head_size};
-  if (projections != Projections::none) all[prefix + "input_layernorm.weight"] = {c.width};
+  if (c.head_norms) {
+    all[attention + "q_norm.weight"] = {c.joint_norms ? q : c.head_size};
+    all[attention + "k_norm.weight"] = {c.joint_norms ? kv : c.head_size};
+  }
+  if (c.sinks) all[attention + "sinks"] = {c.heads};
+  if (projections != Projections::none && c.pre_norms) all[prefix + "input_layernorm.weight"] = {c.width};
   if (c.post_norms) all[prefix + kAttentionPostNorm] = {c.width};
   if (c.latent) {
     all.merge(LatentAttention::tensors(c, prefix));
@@ -63,7 +73,8 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
   const std::string attention = prefix + "self_attn.";
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
   const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
-  if (projections != Projections::none) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
+  rules_.sinks = load.vector_if(attention + "sinks");
+  if (projections != Projections::none && c.pre_norms) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
   if (c.post_norms) post_norm_ = load.vector(prefix + kAttentionPostNorm);
   if (c.latent && projections != Projections::own)
     throw Error("latent attention makes keys of its input alone; choose a head whose target has none");
@@ -83,6 +94,10 @@ void DecoderLayer::forward(Backend& b, const Tensor& x, const Layout& layout, co
   feed_forward(b, x);
 }
 
+Tensor DecoderLayer::projected(Backend& b, const Tensor& x, const Products& by) const {
+  return attention_norm_ ? by.after_norm(b, x, attention_norm_, epsilon_) : by.of(b, x);
+}
+
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
                           const Tensor& mass) const {
   if (latent_) {
@@ -91,11 +106,10 @@ void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, con
     return add_attended(b, x, latent_->values_of(b, seen));
   }
   if (q_.parts.empty()) {
-    const Tensor qkv = qkv_.after_norm(b, x, attention_norm_, epsilon_);
+    const Tensor qkv = projected(b, x, qkv_);
     return attend(b, x, qkv, layout, kv, mass);
   }
-  const Tensor q = q_.after_norm(b, x, attention_norm_, epsilon_),
-               k_v = kv_.after_norm(b, x, attention_norm_, epsilon_);
+  const Tensor q = projected(b, x, q_), k_v = projected(b, x, kv_);
   const std::int64_t nkv = std::int64_t(kv_heads_) * head_size_;
   attend(b, x, q, k_v.columns(0, nkv), k_v.columns(nkv, nkv), layout, kv, mass);
 }

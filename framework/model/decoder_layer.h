@@ -56,6 +56,7 @@ class DecoderLayer {
  private:
   void attend(Backend& backend, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
               const KvLayer& kv, const Tensor& mass) const;
+  Tensor projected(Backend& backend, const Tensor& x, const Products& by) const;  // of the norm of x
   // Of q, k and v behind their norms; q and k are not yet rotated. `layout` is that of this layer.
   Tensor attended(Backend& backend, const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
                   const KvLayer& kv, const Tensor& mass) const;
@@ -65,9 +66,9 @@ class DecoderLayer {
   int heads_, kv_heads_, head_size_, window_;
   AttentionRules rules_;
   RotaryRules rotation_;
-  Tensor attention_norm_;                            // f32 [width]; absent without projections
+  Tensor attention_norm_;                            // f32 [width]; absent without projections, or norms before them
   Tensor post_norm_;                                 // f32 [width], of what attention adds; absent: as it is
-  Tensor q_norm_, k_norm_;                           // f32 [head_size]; absent without head norms
+  Tensor q_norm_, k_norm_;                           // f32 [head_size], or of all heads; absent without head norms
   Products qkv_;                                     // [(heads + 2 kv_heads) head_size, width]
   Products q_, kv_;                                  // its parts, in its place where they are apart
   std::shared_ptr<const LatentAttention> latent_;    // in the place of the three; null: they are there

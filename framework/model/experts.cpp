@@ -1,5 +1,6 @@
-// A feed-forward by experts: Mixtral (Jiang et al. 2024, arXiv 2401.04088), Qwen3-MoE (2505.09388), and Qwen2-MoE
-// (2407.10671), which has a shared expert beside those that are chosen; DeepSeek-V2 (2405.04434) and V3 (2412.19437).
+// A feed-forward by experts: Mixtral (Jiang et al. 2024, arXiv 2401.04088), Qwen3-MoE (2505.09388), Qwen2-MoE
+// (2407.10671), which has a shared expert beside those that are chosen, as DeepSeek-V2 (2405.04434) and V3 (2412.19437)
+// have, and gpt-oss (2508.10925), which has biases and a gate of its own.
 #include "framework/model/feed_forward.h"
 
 namespace foretoken {
@@ -11,7 +12,7 @@ struct ExpertModules {
   std::string module;  // "model.layers.3.mlp"
 
   ExpertModules(const ModelConfig& c, const std::string& prefix) : m(*c.mixture), module(prefix + m.module) {}
-  std::string router() const { return module + ".gate"; }
+  std::string router() const { return module + "." + m.router; }
   std::string correction() const { return router() + ".e_score_correction_bias"; }
   std::string shared() const { return module + (m.shared_gate ? ".shared_expert" : ".shared_experts"); }
   std::string shared_gate() const { return module + ".shared_expert_gate"; }
@@ -37,7 +38,7 @@ RoutingRules rules_of(const MixtureConfig& m) {
 class ExpertFeedForward final : public FeedForward {
  public:
   ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
-      : epsilon_(float(c.norm_epsilon)), rules_(rules_of(*c.mixture)) {
+      : epsilon_(float(c.norm_epsilon)), rules_(rules_of(*c.mixture)), clamped_(c.mixture->clamped) {
     const ExpertModules modules(c, prefix);
     norm_ = load.vector(feed_forward_norm(c, prefix));
     router_ = load.unrounded(modules.router());
@@ -52,7 +53,13 @@ class ExpertFeedForward final : public FeedForward {
   void add_to(Backend& b, const Tensor& x) const override {
     const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
     const Routing routing = b.route(b.linear(h, router_), rules_);
-    b.expert_feed_forward(x, h, routing, gate_up_, down_);
+    if (clamped_) {
+      const Tensor gate_up = b.grouped_linear(h, routing, gate_up_),
+                   hidden = b.clamped_mul(gate_up, float(clamped_->slope), float(clamped_->limit));
+      b.add_shares(x, b.grouped_linear(hidden, routing, down_), routing);
+    } else {
+      b.expert_feed_forward(x, h, routing, gate_up_, down_);
+    }
     if (shared_gate_)
       b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
     else if (shared_.bytes() > 0)
@@ -67,6 +74,7 @@ class ExpertFeedForward final : public FeedForward {
  private:
   float epsilon_;
   RoutingRules rules_;
+  std::optional<ClampedGate> clamped_;
   Tensor norm_;            // f32 [width]
   Weight router_;          // [experts, width]
   ExpertWeights gate_up_;  // [2 hidden, width] of each
@@ -81,11 +89,15 @@ std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std:
   const ExpertModules modules(c, prefix);
   const MixtureConfig& m = modules.m;
   std::map<std::string, Shape> all;
-  all[modules.router() + ".weight"] = {m.experts, c.width};
+  const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    all[name + ".weight"] = {rows, columns};
+    if (m.biases) all[name + ".bias"] = {rows};
+  };
+  matrix(modules.router(), m.experts, c.width);
   if (m.corrected) all[modules.correction()] = {m.experts};
   for (int e = 0; e < m.experts; ++e) {
-    for (const std::string& matrix : {m.gate, m.up}) all[modules.of(e, matrix) + ".weight"] = {m.width, c.width};
-    all[modules.of(e, m.down) + ".weight"] = {c.width, m.width};
+    for (const std::string& name : {m.gate, m.up}) matrix(modules.of(e, name), m.width, c.width);
+    matrix(modules.of(e, m.down), c.width, m.width);
   }
   if (m.shared_width == 0) return all;
   all.merge(GatedProducts::tensors(c, modules.shared(), m.shared_width));

@@ -9,20 +9,20 @@ class DenseFeedForward final : public FeedForward {
  public:
   DenseFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
       : epsilon_(float(c.norm_epsilon)),
-        norm_(load.vector(feed_forward_norm(c, prefix))),
+        norm_(c.pre_norms ? load.vector(feed_forward_norm(c, prefix)) : Tensor()),
         post_norm_(load.vector_if(prefix + kFeedForwardPostNorm)),
         products_(load, c, prefix + "mlp") {}
   void add_to(Backend& b, const Tensor& x) const override {
-    if (post_norm_)
-      b.add(x, b.rms_norm(products_.of_normed(b, x, norm_, epsilon_), post_norm_, epsilon_));
-    else
-      products_.add_normed_to(b, x, norm_, epsilon_);
+    if (!post_norm_) return products_.add_normed_to(b, x, norm_, epsilon_);
+    const Tensor y = norm_ ? products_.of_normed(b, x, norm_, epsilon_) : products_.of(b, x);
+    b.add(x, b.rms_norm(y, post_norm_, epsilon_));
   }
   std::int64_t bytes() const override { return products_.bytes(); }
 
  private:
   float epsilon_;
-  Tensor norm_, post_norm_;  // f32 [width]; the latter absent where products are added as they are
+  // f32 [width]; the one absent where products read x as it is, the other where they are added as they are.
+  Tensor norm_, post_norm_;
   GatedProducts products_;
 };
 
@@ -35,7 +35,7 @@ std::string feed_forward_norm(const ModelConfig& c, const std::string& prefix) {
 std::map<std::string, Shape> FeedForward::tensors(const ModelConfig& c, const std::string& prefix) {
   std::map<std::string, Shape> all =
       c.mixture ? tensors_of_experts(c, prefix) : GatedProducts::tensors(c, prefix + "mlp", c.ffn);
-  all[feed_forward_norm(c, prefix)] = {c.width};
+  if (c.pre_norms) all[feed_forward_norm(c, prefix)] = {c.width};
   if (c.post_norms) all[prefix + kFeedForwardPostNorm] = {c.width};
   return all;
 }

@@ -78,6 +78,7 @@ struct ModelInfo {
   std::optional<SmallModel> small = {};  // of an inflated model
   std::int64_t expert_bytes = 0;         // of weight_bytes: the matrices of experts, of which a row uses only some
   double used_experts = 1;               // the share of them that one row uses
+  std::string notice = {};               // one sentence for the user, as Drafter::notice; empty: nothing
   std::int64_t memory() const { return weight_bytes + table_bytes; }
   // Of expert_bytes, those that a forward of so many rows does not read, in the mean, where each row's choice is
   // independent of the others and every expert as probable. Rows of one text agree more often and read less.

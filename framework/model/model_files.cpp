@@ -5,7 +5,9 @@
 
 #include "framework/model/checkpoint.h"
 #include "framework/model/gguf/gguf_model.h"
+#include "framework/model/language_part.h"
 #include "framework/model/quantized/quantization.h"
+#include "framework/model/stacked_experts.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
 
@@ -21,9 +23,11 @@ class ModelDirectory : public ModelFiles {
   ModelConfig config() const override { return ModelConfig::load(directory_); }
   std::shared_ptr<const TensorSource> tensors() const override {
     const auto checkpoint = std::make_shared<const Checkpoint>(Checkpoint::open(directory_));
-    const auto quantization = config().quantization;
-    if (!quantization) return checkpoint;
-    return quantized(checkpoint, quantization);
+    const ModelConfig c = config();
+    std::shared_ptr<const TensorSource> tensors = checkpoint;
+    if (c.quantization) tensors = quantized(checkpoint, c.quantization);
+    tensors = by_expert(checkpoint, tensors, c);
+    return c.vision ? language_part(tensors) : tensors;
   }
   std::shared_ptr<const Tokenizer> tokenizer() const override { return Tokenizer::load(directory_); }
   ChatTemplate chat() const override { return ChatTemplate::load(directory_); }

@@ -26,17 +26,16 @@ DType cache_type(const std::string& name, const Backend& backend) {
 
 // What a forward on the device would refuse, said before weights are read.
 void expect_rules(const ModelConfig& c, const Backend& backend, const std::string& name) {
-  if (c.latent && !backend.attends_latents())
-    throw Error(backend.name() + ": the model " + name +
-                " has latent attention, which is not supported; use the cpu device, or another model");
-  if (backend.name() != "cuda") return;
-  const char* const missing = c.attention_softcap > 0                   ? "a cap of its scores of attention"
-                              : c.rotary > 0 && c.rotary != c.head_size ? "heads that are rotated in part"
-                              : c.rope_scaling.attention_factor != 1    ? "rotations with a factor (LongRoPE)"
-                                                                        : nullptr;
-  if (missing)
-    throw Error("cuda: the model " + name + " has " + missing +
-                ", which is not supported; use the cpu device, or another model");
+  const bool partial = c.rotary > 0 && c.rotary != c.head_size;
+  const std::string missing = backend.lacks({.head_size = c.latent ? c.latent->kept() : c.head_size,
+                                             .softcap = c.attention_softcap > 0,
+                                             .sinks = c.sinks,
+                                             .partial_rotation = partial && !c.latent,
+                                             .rotation_factor = partial && c.rope_scaling.attention_factor != 1,
+                                             .latent = c.latent.has_value()});
+  if (!missing.empty())
+    throw Error(backend.name() + ": the model " + name + " has " + missing +
+                ", which this device does not compute; use another device, or another model");
 }
 
 // As Transformers has it: in the type of the table.
@@ -71,6 +70,7 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
   ModelInfo info{std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
   info.mask = c.mask.value_or(-1), info.small = c.small;
   if (c.mixture) info.used_experts = c.mixture->used_share();
+  if (c.vision) info.notice = info.name + " is its language model alone: its vision tower is not computed";
   return info;
 }
 

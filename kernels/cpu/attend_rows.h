@@ -135,6 +135,13 @@ void tile(const Attention& a, const Rows& r, AttendScratch& scratch, int begin, 
       fold(scratch, query, size, begin <= scratch.sight[query / r.heads].first, peak[query], mass[query]);
 }
 
+// A mass with that of the head's sink, relative to the greatest score of the slots.
+inline float with_sink(float mass, float peak, float sink) {
+  const bool below = sink <= peak;
+  const float e = exp_weights(spread(below ? sink - peak : peak - sink))[0];
+  return mass + (below ? e : 1 / e);  // infinite where the slots have nothing of the weight
+}
+
 template <class S> void attend(const Attention& a, int row, int rows, int head, int heads) {
   AttendScratch scratch;
   const Rows r{row, rows, head, heads};
@@ -154,7 +161,9 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
     tile<S>(a, r, scratch, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
   for (int query = 0; query < r.queries(); ++query) {
     float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.value_size;
-    restore<S>(a.value_size, scratch.result[query], scratch.mass[query], y);
+    float mass = scratch.mass[query];
+    if (a.sinks) mass = with_sink(mass, scratch.peak[query], a.sinks[head + query % heads]);
+    restore<S>(a.value_size, scratch.result[query], mass, y);
   }
 }
 

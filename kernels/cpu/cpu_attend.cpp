@@ -48,6 +48,7 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
   a.key_scales = kv.key_scales, a.value_scales = kv.value_scales;
   a.row_bytes = kv.head_size * size_of(kv.dtype);
   a.scale = rules.scale, a.softcap = rules.softcap;
+  a.sinks = rules.sinks ? rules.sinks.data<float>() : nullptr;
   a.owner = layout.owner.data<std::int32_t>();
   a.visible = layout.visible.data<std::int32_t>();
   a.first = layout.first.data<std::int32_t>();

@@ -87,6 +87,16 @@ Tensor CpuBackend::products_of_halves(const Tensor& gate_up,
 Tensor CpuBackend::silu_mul(const Tensor& gate_up) { return products_of_halves(gate_up, operations_.silu_mul); }
 Tensor CpuBackend::gelu_mul(const Tensor& gate_up) { return products_of_halves(gate_up, operations_.gelu_mul); }
 
+Tensor CpuBackend::clamped_mul(const Tensor& gate_up, float slope, float limit) {
+  const std::int64_t width = gate_up.dim(1) / 2;
+  Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
+  for_rows(y.dim(0), 4 * width, [&](std::int64_t r) {
+    const float* const gate = gate_up.row<float>(r);
+    operations_.clamped_mul(gate, gate + width, slope, limit, y.row<float>(r), width);
+  });
+  return y;
+}
+
 void CpuBackend::softcap(Tensor x, float cap) {
   for_rows(x.dim(0), 4 * x.dim(1), [&](std::int64_t r) { operations_.softcap(x.row<float>(r), cap, x.dim(1)); });
 }

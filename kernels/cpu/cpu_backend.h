@@ -22,6 +22,11 @@ class CpuBackend final : public HostBackend {
 
   std::string name() const override { return "cpu"; }
   std::string description() const override;
+  std::string lacks(const AttentionNeeds& needs) const override {
+    return needs.head_size <= kMaxHeadSize ? ""
+                                           : "heads of more than " + std::to_string(kMaxHeadSize) + " numbers (" +
+                                                 std::to_string(needs.head_size) + ")";
+  }
   const Operations& operations() const { return operations_; }
   ThreadPool& pool() { return pool_; }
   int threads() const { return pool_.threads(); }
@@ -39,6 +44,7 @@ class CpuBackend final : public HostBackend {
                         const AttentionRules& rules) override;  // cpu_mass.cpp
   Tensor silu_mul(const Tensor& gate_up) override;
   Tensor gelu_mul(const Tensor& gate_up) override;
+  Tensor clamped_mul(const Tensor& gate_up, float slope, float limit) override;
   void softcap(Tensor x, float cap) override;
   void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;

@@ -14,6 +14,7 @@ namespace {
 struct MassQuery {
   const float* q;
   int row;
+  float sink;                 // -infinity: there is none
   std::vector<float> scores;  // by slot; -infinity where the row does not attend
 };
 
@@ -57,9 +58,9 @@ std::vector<double> mass_of(std::vector<MassQuery>& queries, const KvLayer& kv, 
     }
   }
   for (MassQuery& query : queries) {
-    float peak = -INFINITY;
-    double mass = 0;
+    float peak = query.sink;
     for (const float s : query.scores) peak = std::max(peak, s);
+    double mass = query.sink == -INFINITY ? 0.0 : std::exp(double(query.sink) - double(peak));
     for (float& s : query.scores) mass += double(s = s == -INFINITY ? 0.0f : std::exp(s - peak));
     for (std::int32_t slot = 0; slot < end; ++slot)
       pages[std::size_t(slot / kv.page_rows)] += double(query.scores[std::size_t(slot)]) / mass;
@@ -79,7 +80,10 @@ Tensor CpuBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layo
     std::vector<MassQuery> queries;
     for (int r = 0; r < layout.rows; ++r)
       for (int h = head * group; layout.owner.data<std::int32_t>()[r] == table && h < (head + 1) * group; ++h)
-        queries.push_back({q.row<float>(r) + std::int64_t(h) * kv.head_size, r, {}});
+        queries.push_back({q.row<float>(r) + std::int64_t(h) * kv.head_size,
+                           r,
+                           rules.sinks ? rules.sinks.data<float>()[h] : -INFINITY,
+                           {}});
     parts[std::size_t(i)] = mass_of(queries, kv, layout, layout.tables.row<std::int32_t>(table), head, rules);
   });
   for (int table = 0; table < layout.sequences; ++table)

@@ -73,6 +73,20 @@ void gelu_mul_row(const float* gate, const float* up, float* y, std::int64_t n) 
   if (rest > 0) save_some(y + i, product(load_some(gate + i, rest), load_some(up + i, rest)), rest);
 }
 
+// g / (1 + exp(-slope g)) * (u + 1), g at most `limit` and u within +-limit.
+void clamped_mul_row(const float* gate, const float* up, float slope, float limit, float* y, std::int64_t n) {
+  const auto product = [&](Floats g, Floats u) {
+    g = g > limit ? spread(limit) : g;
+    u = u > limit ? spread(limit) : u < -limit ? spread(-limit) : u;
+    const Floats t = g * slope, e = exp_weights(as_floats(as_words(t) | 0x80000000u));
+    return g * ((t >= 0.0f ? spread(1.0f) : e) / (1.0f + e)) * (u + 1.0f);
+  };
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) save(y + i, product(load<Floats>(gate + i), load<Floats>(up + i)));
+  const int rest = int(n - i);
+  if (rest > 0) save_some(y + i, product(load_some(gate + i, rest), load_some(up + i, rest)), rest);
+}
+
 // x = silu(x) + y.
 void silu_add_row(float* x, const float* y, std::int64_t n) {
   const auto added = [](Floats v, Floats w) { return gated(v, spread(1.0f)) + w; };

@@ -106,6 +106,7 @@ struct Attention {
   bool scaled;             // there are scales
   std::int64_t row_bytes;  // from a key to the next, and from a value to the next
   float scale, softcap;    // AttentionRules
+  const float* sinks;      // likewise, [heads]; null: there are none
   const std::int32_t* owner;
   const std::int32_t* visible;
   const std::int32_t* first;  // null: 0
@@ -131,6 +132,7 @@ struct Operations {
   void (*rms_norm)(const float* x, const float* gain, float epsilon, float* y, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
   void (*gelu_mul)(const float* gate, const float* up, float* y, std::int64_t n);
+  void (*clamped_mul)(const float* gate, const float* up, float slope, float limit, float* y, std::int64_t n);
   void (*softcap)(float* x, float cap, std::int64_t n);
   void (*silu_add)(float* x, const float* y, std::int64_t n);
   void (*add)(float* x, const float* y, std::int64_t n);

@@ -46,6 +46,7 @@ const Operations& operations_avx512() {
       normalize_row,
       silu_mul_row,
       gelu_mul_row,
+      clamped_mul_row,
       softcap_row,
       silu_add_row,
       add_row,

@@ -31,6 +31,10 @@ class CudaBackend final : public Backend {
 
   std::string name() const override { return "cuda"; }
   std::string description() const override;
+  std::string lacks(const AttentionNeeds& needs) const override {
+    if (needs.latent) return "latent attention";
+    return needs.head_size <= 512 ? "" : "heads of more than 512 numbers (" + std::to_string(needs.head_size) + ")";
+  }
   Device device() const override { return {Device::Kind::cuda, options_.device}; }
 
   // ---- memory (memory.cu, transfers.cu) ----
@@ -74,8 +78,9 @@ class CudaBackend final : public Backend {
   // select.cu
   void bound_pages(std::span<const KvLayer> layers, std::span<const std::int32_t> pages) override;
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
-  Tensor silu_mul(const Tensor& gate_up) override;              // silu_mul.cu
-  Tensor gelu_mul(const Tensor& gate_up) override;              // gelu_mul.cu
+  Tensor silu_mul(const Tensor& gate_up) override;  // silu_mul.cu
+  Tensor gelu_mul(const Tensor& gate_up) override;  // gelu_mul.cu
+  Tensor clamped_mul(const Tensor& gate_up, float slope, float limit) override;
   void scale(Tensor x, float by) override;                      // scale.cu
   void softcap(Tensor x, float cap) override;                   // scale.cu
   void silu_add(Tensor x, const Tensor& y) override;            // silu_add.cu
@@ -86,7 +91,6 @@ class CudaBackend final : public Backend {
   ExpertWeights group_experts(std::vector<Weight> matrices) override;
   using Backend::route;
   Routing route(const Tensor& logits, const RoutingRules& rules) override;
-  bool attends_latents() const override { return false; }
   Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
@@ -168,9 +172,10 @@ class CudaBackend final : public Backend {
   Staging moves_staging_{*this}, bounds_staging_{*this};
 };
 
-// What the attention of this device does not compute yet is an Error (attend.cu): rotations of a part of a head or with
-// a factor, and caps of scores.
-void expect_rotation(const RotaryRules& rotation, int head_size);
-float scale_of(const AttentionRules& rules);
+// Whether all numbers of a head are rotated, without a factor: what fused kernels do. Else rope_part rotates q (or
+// none) and k in place (attention/rope_part.cu).
+bool rotates_plainly(const RotaryRules& rotation, int head_size);
+void rope_part(CudaBackend& backend, const Tensor& q, const Tensor& k, const Layout& layout,
+               const RotaryRules& rotation, int head_size);
 
 }  // namespace foretoken

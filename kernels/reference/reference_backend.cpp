@@ -1,5 +1,6 @@
 #include "kernels/reference/reference_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -56,12 +57,17 @@ void read_head(const KvLayer& kv, std::int64_t plane, const std::int32_t* table,
   }
 }
 
-// softmax(q . k * scale) over `slots` of kv head h, times the mass that is returned.
+// Of a query head; -infinity: there is none.
+double sink_of(const AttentionRules& rules, int head) {
+  return rules.sinks ? double(rules.sinks.data<float>()[head]) : -INFINITY;
+}
+
+// softmax(q . k * scale) over `slots` of kv head h and the sink, times the mass that is returned. No sink: -infinity.
 double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
-             int h, const AttentionRules& rules, std::vector<double>& weights) {
+             int h, const AttentionRules& rules, double sink, std::vector<double>& weights) {
   std::vector<double> row(std::size_t(kv.head_size));
   weights.resize(slots.size());
-  double peak = -INFINITY, mass = 0;
+  double peak = sink;
   for (std::size_t j = 0; j < slots.size(); ++j) {
     read_head(kv, kv.keys, table, slots[j], h, row);
     double dot = 0;
@@ -69,15 +75,16 @@ double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const
     weights[j] = capped(dot * rules.scale, rules.softcap);
     peak = std::max(peak, weights[j]);
   }
+  double mass = sink == -INFINITY ? 0 : std::exp(sink - peak);
   for (double& w : weights) mass += w = std::exp(w - peak);
   return mass;
 }
 
 // One head of one row: `out` = softmax(f(q . k * scale)) v over `slots` of kv head h.
 void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
-                 int h, const AttentionRules& rules, float* out) {
+                 int h, const AttentionRules& rules, double sink, float* out) {
   std::vector<double> weights, row(std::size_t(kv.value_size())), sum(row.size(), 0.0);
-  const double mass = weigh(q, kv, table, slots, h, rules, weights);
+  const double mass = weigh(q, kv, table, slots, h, rules, sink, weights);
   for (std::size_t j = 0; j < slots.size(); ++j) {
     read_head(kv, kv.values, table, slots[j], h, row);
     for (std::size_t i = 0; i < row.size(); ++i) sum[i] += weights[j] * row[i];
@@ -185,7 +192,7 @@ Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout
     for (int h = 0; h < heads; ++h) {
       const int kv_head = h / (heads / kv.kv_heads);
       attend_head(q.row<float>(r) + std::int64_t(h) * kv.head_size, kv, table_of(layout, owner, kv_head, kv.kv_heads),
-                  slots, kv_head, rules, y.row<float>(r) + std::int64_t(h) * kv.value_size());
+                  slots, kv_head, rules, sink_of(rules, h), y.row<float>(r) + std::int64_t(h) * kv.value_size());
     }
   }
   return y;
@@ -202,7 +209,7 @@ Tensor ReferenceBackend::attention_mass(const Tensor& q, const KvLayer& kv, cons
     const std::vector<std::int32_t> slots = seen_slots(layout, r);
     for (int h = 0; h < heads; ++h) {
       const double mass = weigh(q.row<float>(r) + std::int64_t(h) * kv.head_size, kv, table, slots,
-                                h / (heads / kv.kv_heads), rules, weights);
+                                h / (heads / kv.kv_heads), rules, sink_of(rules, h), weights);
       for (std::size_t j = 0; j < slots.size(); ++j)
         all.row<float>(owner)[slots[j] / kv.page_rows] += float(weights[j] / mass);
     }
@@ -229,6 +236,18 @@ Tensor ReferenceBackend::gelu_mul(const Tensor& gate_up) {
       const double g = gate_up.row<float>(r)[i];
       const double gelu = g / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)));
       y.row<float>(r)[i] = float(gelu * gate_up.row<float>(r)[width + i]);
+    }
+  return y;
+}
+
+Tensor ReferenceBackend::clamped_mul(const Tensor& gate_up, float slope, float limit) {
+  const std::int64_t width = gate_up.dim(1) / 2;
+  Tensor y = allocate({gate_up.dim(0), width}, DType::f32);
+  for (std::int64_t r = 0; r < y.dim(0); ++r)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const double g = std::min(gate_up.row<float>(r)[i], limit);
+      const double u = std::clamp(gate_up.row<float>(r)[width + i], -limit, limit);
+      y.row<float>(r)[i] = float(g / (1 + std::exp(-double(slope) * g)) * (u + 1));
     }
   return y;
 }

@@ -21,6 +21,7 @@ class ReferenceBackend : public HostBackend {
   Tensor attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) override;
   Tensor silu_mul(const Tensor& gate_up) override;
   Tensor gelu_mul(const Tensor& gate_up) override;
+  Tensor clamped_mul(const Tensor& gate_up, float slope, float limit) override;
   void softcap(Tensor x, float cap) override;
   void silu_add(Tensor x, const Tensor& y) override;
   void add(Tensor x, const Tensor& y) override;

@@ -23,13 +23,16 @@ from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
     Gemma3TextConfig,
+    GptOssConfig,
     LlamaConfig,
     MixtralConfig,
+    Olmo2Config,
     Phi3Config,
     Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    SmolLM3Config,
 )
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
@@ -64,6 +67,7 @@ POST_NORMED = {
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
+GPT_OSS = {"post_attention_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.router"}
 # name: architecture in GGUF, configuration, types by the end of a tensor's name (the rest: Q8_0 for matrices)
 MODELS = {
     "k-quants": (
@@ -150,8 +154,31 @@ MODELS = {
                                   long_factor=[1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 18.0, 25.0, 30.0, 33.0])),
         dict(attn_qkv=Type.Q4_0, output=Type.F16),
     ),
+    "olmo2": (
+        "olmo2",
+        Olmo2Config,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=4,
+             num_key_value_heads=2, pad_token_id=0),
+        dict(attn_q=Type.Q4_0),
+    ),
+    "smollm3": (  # layer 3 rotates nothing
+        "smollm3",
+        SmolLM3Config,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=4,
+             num_key_value_heads=2, pad_token_id=0),
+        dict(ffn_gate=Type.Q4_0, ffn_up=Type.Q4_0, ffn_down=Type.Q4_0, attn_output=Type.Q4_0, attn_v=Type.Q4_0),
+    ),
+    "gpt-oss": (
+        "gpt-oss",
+        GptOssConfig,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, head_dim=16, num_local_experts=3, num_experts_per_tok=2, sliding_window=6,
+             rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, truncate=False,
+                                  original_max_position_embeddings=32)),
+        dict(ffn_gate_inp=Type.F32, ffn_gate_exps=Type.MXFP4, ffn_up_exps=Type.MXFP4, ffn_down_exps=Type.MXFP4),
+    ),
 }
-MIXTURES = ("mixtral", "qwen2moe", "qwen3moe")
+MIXTURES = ("mixtral", "qwen2moe", "qwen3moe", "gpt-oss")
 
 
 def k_blocks(kind: Type, count: int, generator: numpy.random.Generator) -> numpy.ndarray:
@@ -202,16 +229,40 @@ def own_name(name: str, config) -> str:
     if name in whole:
         return whole[name]
     _, _, layer, part = name.split(".", 3)
+    if part == "self_attn.sinks":
+        return f"blk.{layer}.attn_sinks.weight"
     part, end = part.rsplit(".", 1)
-    more = POST_NORMED if isinstance(config, (Gemma2Config, Gemma3TextConfig)) else {}
+    more = POST_NORMED if isinstance(config, (Gemma2Config, Gemma3TextConfig, Olmo2Config)) else {}
+    if isinstance(config, GptOssConfig):
+        parts = {own: theirs for own, theirs in PARTS.items() if own != "ffn_norm"} | GPT_OSS
+        return f"blk.{layer}.{next(own for own, theirs in parts.items() if theirs == part)}.{end}"
     parts = PARTS | more | (FUSED if isinstance(config, Phi3Config) else {})
     return f"blk.{layer}.{next(own for own, theirs in parts.items() if theirs == part)}.{end}"
+
+
+def write_gpt_oss_experts(writer: gguf.GGUFWriter, layer: str, fused: str, weight: numpy.ndarray, kinds: dict) -> dict:
+    """The same: outputs are the last dimension, those of the gate and of up in turns."""
+    bias, meant = fused.endswith("_bias"), {}
+    stacks = dict(gate=weight[..., 0::2], up=weight[..., 1::2]) if "gate_up" in fused else {"down": weight}
+    for part, stack in stacks.items():
+        end = "bias" if bias else "weight"
+        own = f"blk.{layer}.ffn_{part}_exps.{end}"
+        kind = Type.F32 if bias else kind_of(own, stack, kinds)
+        stack = numpy.ascontiguousarray(stack if bias else stack.swapaxes(1, 2))
+        data = gguf.quants.quantize(stack, kind)
+        writer.add_tensor(own, data, raw_dtype=kind)
+        back = gguf.quants.dequantize(data, kind).reshape(stack.shape)
+        for e in range(stack.shape[0]):
+            meant[f"model.layers.{layer}.mlp.experts.{e}.{part}_proj.{end}"] = (kind, torch.tensor(back[e]))
+    return meant
 
 
 def write_experts(writer: gguf.GGUFWriter, config, theirs: str, weight: numpy.ndarray, kinds: dict, generator) -> dict:
     """The fused matrices of all experts as Transformers holds them, as tensors of a file; returns them by the names of
     checkpoints."""
     layer, fused = theirs.split(".")[2], theirs.split(".")[-1]
+    if isinstance(config, GptOssConfig):
+        return write_gpt_oss_experts(writer, layer, fused, weight, kinds)
     mixtral = isinstance(config, MixtralConfig)
     names = dict(gate="w1", up="w3", down="w2") if mixtral else {n: f"{n}_proj" for n in ("gate", "up", "down")}
     parts = dict(zip(("gate", "up"), numpy.split(weight, 2, axis=1))) if fused == "gate_up_proj" else {"down": weight}
@@ -229,9 +280,25 @@ def write_experts(writer: gguf.GGUFWriter, config, theirs: str, weight: numpy.nd
     return meant
 
 
+def fused_gpt_oss(weights: dict) -> dict:
+    whole = {name: value for name, value in weights.items() if ".experts." not in name}
+    for module in {name.split(".experts.")[0] + ".experts" for name in weights if ".experts." in name}:
+        count = sum(name.startswith(module) for name in weights) // 6
+        of = lambda part, end: torch.stack([weights[f"{module}.{e}.{part}_proj.{end}"] for e in range(count)])
+        turns = lambda end: torch.stack([of("gate", end), of("up", end)], dim=2).flatten(1, 2)
+        whole[f"{module}.gate_up_proj"] = turns("weight").transpose(1, 2).contiguous()
+        whole[f"{module}.gate_up_proj_bias"] = turns("bias")
+        whole[f"{module}.down_proj"] = of("down", "weight").transpose(1, 2).contiguous()
+        whole[f"{module}.down_proj_bias"] = of("down", "bias")
+    return whole
+
+
 def fused(weights: dict) -> dict:
     """Matrices of experts by the names of checkpoints as Transformers holds them."""
     found, whole = {}, {}
+    biased = any(".experts." in name and name.endswith(".bias") for name in weights)  # gpt-oss
+    if biased:
+        return fused_gpt_oss(weights)
     for name, value in weights.items():
         if ".experts." not in name:
             whole[name.replace("block_sparse_moe", "mlp")] = value
@@ -277,7 +344,13 @@ def write_shape(writer: gguf.GGUFWriter, c) -> None:
         old = rope["original_max_position_embeddings"]
         writer.add_rope_scaling_orig_ctx_len(old)
         writer.add_rope_scaling_attn_factors((1 + math.log(c.max_position_embeddings / old) / math.log(old)) ** 0.5)
-    if isinstance(c, (Gemma2Config, Gemma3TextConfig, Phi3Config)):
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if isinstance(c, GptOssConfig):
+        writer.add_expert_feed_forward_length(c.intermediate_size)
+    if isinstance(c, (Gemma2Config, Gemma3TextConfig, Phi3Config, GptOssConfig)):
         writer.add_sliding_window(c.sliding_window)
     if isinstance(c, Gemma3TextConfig):
         writer.add_sliding_window_pattern(1 + c.layer_types.index("full_attention"))
@@ -328,9 +401,9 @@ def write_model(name: str, file: pathlib.Path):
         if theirs.endswith("shared_expert_gate.weight"):
             weight = weight[0]
         own, heads = own_name(theirs, config), 0
-        if architecture == "llama" and ".q_proj." in theirs:
+        if architecture in ("llama", "smollm3") and ".q_proj." in theirs:
             heads = config.num_attention_heads
-        if architecture == "llama" and ".k_proj." in theirs:
+        if architecture in ("llama", "smollm3") and ".k_proj." in theirs:
             heads = config.num_key_value_heads
         kind = kind_of(own, weight, kinds)
         data = stored(kind, permuted(weight, heads) if heads else weight, generator)
@@ -378,7 +451,7 @@ def write_golden(name: str, config, meant: dict) -> dict:
     model.tie_weights()
     tensors = frequencies_of(model)
     prompts = torch.Generator().manual_seed(11)
-    for i, n in enumerate((1, 7, 40)):
+    for i, n in enumerate((1, 7, 12) if name in ("olmo2", "smollm3", "gpt-oss") else (1, 7, 40)):
         ids = torch.randint(0, config.vocab_size, (n,), generator=prompts)
         tensors[f"ids{i}"] = ids.int()
         logits = model(ids[None]).logits[0]
@@ -392,7 +465,7 @@ def main() -> None:
     for name in sys.argv[1:] or MODELS:
         file = DATA / "gguf" / f"{name}.gguf"
         config, meant = write_model(name, file)
-        if name not in MIXTURES:  # it stacks experts
+        if name not in (*MIXTURES, "olmo2", "smollm3"):  # it stacks experts, or does not know the architecture
             read_by_transformers(file, config, meant)
         golden = write_golden(name, config, meant)
         (DATA / "gguf" / f"{name}.json").write_text(json.dumps(golden, indent=1) + "\n")

@@ -1,26 +1,32 @@
-"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3) and of its mixtures of
-experts, DeepSeek-V2 and V3 among them, and the fp32 logits that Transformers gives for a few prompts."""
+"""Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, OLMo 2, SmolLM3) and of
+its mixtures of experts (gpt-oss, DeepSeek-V2 and V3 among them), and the fp32 logits that Transformers gives for a few
+prompts."""
 
 import json
 import pathlib
 import shutil
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     DeepseekV2Config,
     DeepseekV3Config,
     Gemma2Config,
+    Gemma3Config,
     Gemma3TextConfig,
+    GptOssConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    Olmo2Config,
     Phi3Config,
     Qwen2Config,
     Qwen2MoeConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    SmolLM3Config,
 )
 
 import texts
@@ -38,11 +44,8 @@ YARN_ROPE = {
     "rope_theta": 10000.0,
     "factor": 8.0,
     "original_max_position_embeddings": 32,
-    "beta_fast": 32.0,
-    "beta_slow": 1.0,
-    "mscale": 1.0,
-    "mscale_all_dim": 0.8,
 }
+DEEPSEEK_ROPE = {**YARN_ROPE, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.8}
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 COMMON = dict(vocab_size=96, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, hidden_act="silu")
 # name: configuration (of Llama, where "kind" does not say otherwise), dtype, other arguments of save_pretrained
@@ -305,7 +308,7 @@ MODELS = {
             n_group=4,
             topk_group=2,
             routed_scaling_factor=4.0,
-            rope_parameters=YARN_ROPE,
+            rope_parameters=DEEPSEEK_ROPE,
         ),
         torch.bfloat16,
         {},
@@ -331,13 +334,68 @@ MODELS = {
             n_group=4,
             topk_group=2,
             num_nextn_predict_layers=0,
-            rope_parameters=YARN_ROPE,
+            rope_parameters=DEEPSEEK_ROPE,
         ),
         torch.bfloat16,
         {},
     ),
 }
-ONE_LESS = ("gemma2", "gemma3")  # their gains are stored less 1
+SMALL = dict(hidden_size=32, intermediate_size=32, num_attention_heads=4, num_key_value_heads=2)
+# Small, and with short prompts: what is committed has a limit.
+SMALL_MODELS = {
+    "olmo2": (dict(kind=Olmo2Config, num_hidden_layers=2, tie_word_embeddings=True, pad_token_id=0, **SMALL), torch.bfloat16, {}),
+    # Layer 1 rotates nothing.
+    "smollm3": (
+        dict(kind=SmolLM3Config, num_hidden_layers=2, no_rope_layers=[1, 0], pad_token_id=0, **SMALL),
+        torch.bfloat16,
+        {},
+    ),
+    # Layer 0 has a window. Experts are stored as MXFP4.
+    "gpt_oss": (
+        dict(
+            kind=GptOssConfig,
+            num_hidden_layers=2,
+            head_dim=8,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            sliding_window=9,
+            swiglu_limit=1.5,
+            rope_parameters=DEEPSEEK_ROPE | dict(rope_theta=150000.0, truncate=False),
+            **SMALL,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma3_vision": (
+        dict(
+            kind=Gemma3Config,
+            text_config=dict(
+                vocab_size=96,
+                max_position_embeddings=256,
+                num_hidden_layers=2,
+                head_dim=8,
+                query_pre_attn_scalar=20,
+                sliding_window=9,
+                layer_types=["sliding_attention", "full_attention"],
+                eos_token_id=2,
+                bos_token_id=1,
+                **SMALL | dict(hidden_size=16),  # its root is a number of bf16
+            ),
+            vision_config=dict(
+                hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4,
+                vision_use_head=False,
+            ),
+            mm_tokens_per_image=4,
+            boi_token_index=3,
+            eoi_token_index=4,
+            image_token_index=5,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+}
+MODELS |= SMALL_MODELS
+ONE_LESS = ("gemma2", "gemma3", "gemma3_vision")  # their gains are stored less 1
 
 
 def as_version_4(file: pathlib.Path) -> None:
@@ -351,13 +409,58 @@ def as_version_4(file: pathlib.Path) -> None:
     file.write_text(json.dumps(data, indent=2) + "\n")
 
 
-def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def store_as_mxfp4(model, directory: pathlib.Path) -> None:
+    """Rewrites a saved gpt-oss as it is published: experts as codes and exponents, [experts, outputs, inputs / 32]."""
+    file = directory / "model.safetensors"
+    tensors = load_file(file)
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        groups = tensors.pop(name).float().transpose(1, 2).unflatten(2, (-1, 32))
+        exponents = (groups.abs().amax(-1, keepdim=True) / 6).log2().ceil()
+        codes = ((groups / exponents.exp2()).unsqueeze(-1) - FP4).abs().argmin(-1)
+        tensors[f"{name}_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        tensors[f"{name}_scales"] = (exponents.squeeze(-1) + 127).to(torch.uint8)
+    save_file(tensors, file, metadata={"format": "pt"})
+    config = json.loads((directory / "config.json").read_text())
+    config["quantization_config"] = {
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
+        "quant_method": "mxfp4",
+    }
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def load_mxfp4(model, directory: pathlib.Path) -> None:
+    """Gives the experts of a model the numbers that are stored."""
+    stored = load_file(directory / "model.safetensors")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if f"{name}_blocks" not in stored:
+                parameter.copy_(stored[name].float())
+                continue
+            blocks, exponents = stored[f"{name}_blocks"].long(), stored[f"{name}_scales"].float() - 127
+            codes = torch.stack([blocks & 15, blocks >> 4], -1).flatten(-2)
+            numbers = FP4[codes] * exponents.exp2().unsqueeze(-1)
+            parameter.copy_(numbers.flatten(2).transpose(1, 2))
+
+
+def write_tiny(folder: pathlib.Path, only: tuple[str, ...] = ()) -> dict[str, pathlib.Path]:
     written = {}
     for seed, (name, (shape, dtype, saving)) in enumerate(MODELS.items()):
+        if only and name not in only:
+            continue
         directory = folder / name
         shutil.rmtree(directory, ignore_errors=True)
         kind = shape.pop("kind", LlamaConfig)
-        model = AutoModelForCausalLM.from_config(kind(**COMMON, **shape), dtype=torch.float32)
+        model = model_class(name).from_config(
+            kind(**({} if name == "gemma3_vision" else COMMON), **shape), dtype=torch.float32
+        )
         generator = torch.Generator().manual_seed(seed + 1)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -368,14 +471,30 @@ def write_tiny(folder: pathlib.Path) -> dict[str, pathlib.Path]:
                 if buffer_name.endswith("e_score_correction_bias"):
                     buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
         model.to(dtype).save_pretrained(directory, **saving)
+        if name == "gpt_oss":
+            store_as_mxfp4(model, directory)
         if name in ("llama2", "linear"):
             as_version_4(directory / "config.json")
         written[name] = directory
     return written
 
 
+def model_class(name: str):
+    return AutoModelForImageTextToText if name == "gemma3_vision" else AutoModelForCausalLM
+
+
+def load_model(name: str, directory: pathlib.Path):
+    if name != "gpt_oss":
+        return model_class(name).from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    config = GptOssConfig.from_pretrained(directory)
+    del config.quantization_config
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    load_mxfp4(model, directory)
+    return model
+
+
 def frequencies_of(model) -> dict[str, torch.Tensor]:
-    rotation = model.model.rotary_emb
+    rotation = getattr(model.model, "language_model", model.model).rotary_emb
     if not hasattr(rotation, "sliding_attention_inv_freq"):
         return {"frequencies": rotation.inv_freq.float().clone()}
     return {
@@ -390,7 +509,7 @@ def write_golden(
 ) -> None:
     """NAME.safetensors: ids{i} i32 [n], logits{i} f32 [n or 1, vocab], frequencies f32 [head_size / 2], and
     local_frequencies of layers with a window, where these have others."""
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    model = load_model(name, directory)
     tensors = frequencies_of(model)
     for i, ids in enumerate(prompts):
         logits = model(torch.tensor([ids])).logits[0]
@@ -400,9 +519,28 @@ def write_golden(
     save_file(tensors, folder / f"{name}.safetensors")
 
 
-def random_prompts() -> list[list[int]]:
+@torch.no_grad()
+def write_long(models: pathlib.Path, folder: pathlib.Path) -> None:
+    """phi3_long.safetensors: phi3 with an original length of 8, so that Transformers takes the long factors."""
+    config = Phi3Config.from_pretrained(models / "phi3")
+    config.original_max_position_embeddings = config.rope_parameters["original_max_position_embeddings"] = 8
+    model = AutoModelForCausalLM.from_pretrained(
+        models / "phi3", config=config, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    tensors = {}
+    for i, ids in enumerate(random_prompts((12,))):
+        logits = model(torch.tensor([ids])).logits[0]
+        tensors |= {f"ids{i}": torch.tensor(ids, dtype=torch.int32), f"logits{i}": logits.contiguous().clone()}
+    save_file(tensors, folder / "phi3_long.safetensors")
+
+
+def random_prompts(lengths: tuple[int, ...] = (1, 7, 60)) -> list[list[int]]:
     generator = torch.Generator().manual_seed(7)
-    return [torch.randint(0, COMMON["vocab_size"], (n,), generator=generator).tolist() for n in (1, 7, 60)]
+    return [torch.randint(0, COMMON["vocab_size"], (n,), generator=generator).tolist() for n in lengths]
+
+
+def prompts_of(name: str) -> list[list[int]]:
+    return random_prompts((1, 5, 12) if name in SMALL_MODELS else (1, 7, 60))
 
 
 def text_prompts(directory: pathlib.Path) -> list[list[int]]:

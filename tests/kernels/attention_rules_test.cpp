@@ -1,4 +1,6 @@
 // Continues parity_test.cpp: rotations of a part of a head, caps of scores and logits, and gates by gelu.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "kernels/reference/reference_backend.h"
@@ -57,6 +59,61 @@ TEST_P(ParityRules, attend_with_capped_scores) {
                   3e-6);
       }
   }
+}
+
+// Far below the scores, among them, far above them, and so far that nothing of the values is left.
+TEST_P(ParityRules, attend_with_sinks) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i8, DType::e4m3}) {
+    Cache cache(2, 600, 16, 2, 48, dtype);
+    fill(reference, cache, 590, 7);
+    std::vector<ScenarioRow> rows;
+    for (const int slot : {0, 1, 17, 255, 256, 589}) rows.push_back(chain_row(0, slot));
+    rows.push_back({1, 40, 30, 30, {0b10000000001}});
+    const Layout whole = layout_of(rows, cache.tables, 1);
+    const Tensor q = random_tensor({whole.rows, 6 * 48}, 8),
+                 sinks = listed(std::vector<float>{-50, 0, 2, 5, 12, 500}, DType::f32);
+    for (const Layout& layout : {whole, windowed(whole, 9)}) {
+      const AttentionRules rules(0.3f, 0, sinks);
+      const Tensor fast = cpu->attend(q, cache.layers[1], layout, rules),
+                   slow = reference.attend(q, cache.layers[1], layout, rules),
+                   without = reference.attend(q, cache.layers[1], layout, 0.3f);
+      EXPECT_LT(distance(fast, slow), 3e-6) << name_of(dtype);
+      EXPECT_LT(distance(slow.columns(0, 48), without.columns(0, 48)), 1e-6) << "of the first head";
+      EXPECT_GT(distance(slow.columns(96, 48), without.columns(96, 48)), 1e-3);
+      for (int r = 0; r < layout.rows; ++r)
+        for (int i = 240; i < 288; ++i) ASSERT_EQ(fast.row<float>(r)[i], 0.0f) << r;
+      EXPECT_LT(distance(cpu->attention_mass(q, cache.layers[1], layout, rules),
+                         reference.attention_mass(q, cache.layers[1], layout, rules)),
+                3e-6);
+    }
+  }
+}
+
+// By their definition: a slot and a sink of the score s and t share the weight as e^s and e^t do.
+TEST_P(ParityRules, a_sink_takes_the_weight_of_a_slot_of_its_score) {
+  Cache cache(1, 16, 16, 1, 16, DType::f32);
+  fill(reference, cache, 4, 3);
+  const Layout layout = layout_of({chain_row(0, 0)}, cache.tables, 0);
+  const Tensor q = random_tensor({1, 16}, 5);
+  const Tensor value = reference.attend(q, cache.layers[0], layout, 1.0f);  // of the only slot
+  const Tensor sinks = listed(std::vector<float>{0.5f}, DType::f32);
+  const AttentionRules zero(0.0f, 0, sinks);  // each score is 0
+  const Tensor y = cpu->attend(q, cache.layers[0], layout, zero);
+  for (int i = 0; i < 16; ++i) EXPECT_NEAR(y.data<float>()[i], value.data<float>()[i] / (1 + std::exp(0.5f)), 1e-6);
+}
+
+TEST_P(ParityRules, clamped_mul) {
+  for (int width : {1, 17, 385, 1024}) {
+    const Tensor x = random_tensor({23, 2 * width}, 3, 6);
+    x.row<float>(0)[0] = 100, x.row<float>(1)[0] = -100, x.row<float>(2)[0] = 0, x.row<float>(3)[width] = -100;
+    EXPECT_LT(distance(cpu->clamped_mul(x, 1.702f, 7), reference.clamped_mul(x, 1.702f, 7)), 1e-6) << width;
+  }
+  const Tensor x = Tensor::host({1, 4}, DType::f32);
+  const float gates[] = {1, 9, -8, 2};  // of two: 1 and 9, which is 7; up -8, which is -7, and 2
+  std::ranges::copy(gates, x.data<float>());
+  const Tensor y = reference.clamped_mul(x, 1.702f, 7);
+  EXPECT_NEAR(y.data<float>()[0], 1 / (1 + std::exp(-1.702)) * -6, 1e-5);
+  EXPECT_NEAR(y.data<float>()[1], 7 / (1 + std::exp(-1.702 * 7)) * 3, 1e-5);
 }
 
 TEST_P(ParityRules, gelu_mul) {

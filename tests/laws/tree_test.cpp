@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/laws.h"
+#include "framework/model/model_files.h"
 #include "framework/model/transformer.h"
 #include "tests/laws/tree_is_chain.h"
 #include "tests/support/tiny_models.h"
@@ -44,13 +45,13 @@ TEST(TreeIsChain, TransformersOnCpu) {
 
 // A window that begins among a node's ancestors, on both sides of depth 256.
 TEST(TreeIsChain, WindowsOnCpu) {
-  for (const std::string name : {"mistral", "gemma2", "gemma3"}) {  // of some layers, in the latter two
+  for (const std::string name : {"mistral", "gemma2", "gemma3", "gpt_oss"}) {  // of some layers, in all but the first
     const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models" / name;
     ModelConfig config = ModelConfig::load(folder);
     config.positions = 512, config.window = 3;
     for (const std::string& instructions : cpu_instructions()) {
       const auto b = cpu_backend(2, instructions);
-      const auto model = std::make_shared<Transformer>(*b, config, Checkpoint::open(folder), name, 0);
+      const auto model = std::make_shared<Transformer>(*b, config, *ModelFiles::open(folder)->tensors(), name, 0);
       expect_chains(*b, model, {40}, 4, 240);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "framework/model/model_files.h"
 #include "framework/model/transformer.h"
 
 namespace foretoken::test {
@@ -22,9 +23,8 @@ std::vector<std::string> tiny_model_names() {
 
 std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, const std::string& dtype,
                                   const std::string& kv_dtype) {
-  const auto config = ModelConfig::load(folder() / name);
-  const auto checkpoint = Checkpoint::open(folder() / name);
-  return std::make_shared<Transformer>(backend, config, checkpoint, name, 0,
+  const auto files = ModelFiles::open(folder() / name);
+  return std::make_shared<Transformer>(backend, files->config(), *files->tensors(), name, 0,
                                        TransformerOptions{.dtype = dtype, .kv_dtype = kv_dtype});
 }
 

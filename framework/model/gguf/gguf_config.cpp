@@ -23,14 +23,18 @@ struct GgufFamily {
   bool rotates_neighbours = false;
   const char* mixture = nullptr;  // with experts; null: it has none
   bool renormalized = true;       // as llama.cpp has it: no key says so
-  // Of Gemma, as llama.cpp has them where a file has no such keys. Each so many-th layer attends to all positions; 0:
-  // it is another family.
+  // As llama.cpp has them where a file has no such keys. Each so many-th layer attends to all positions, the others
+  // have a window; 0: all are alike.
   int period = 0;
   int window = 0;                                   // 0: a file must have one
   double local_theta = 0;                           // of layers with a window; 0: that of all
   double attention_softcap = 0, logit_softcap = 0;  // 0: none
   bool fused = false;         // Phi-3: matrices, and a head that may be rotated in part, by LongRoPE
   int layers_of_largest = 0;  // a model of so many layers divides scores by the root of width / heads
+  bool gemma = false;
+  bool norms_behind = false;  // OLMo 2: norms behind sublayers alone, and one of all heads
+  int still_period = 0;       // each so many-th layer rotates nothing; 0: none
+  bool gpt_oss = false;
 };
 constexpr GgufFamily kGgufFamilies[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .rotates_neighbours = true, .mixture = "MixtralForCausalLM"},
@@ -44,9 +48,18 @@ constexpr GgufFamily kGgufFamilies[] = {
      .window = 4096,
      .attention_softcap = 50,
      .logit_softcap = 30,
-     .layers_of_largest = 46},
-    {.name = "gemma3", .architecture = "Gemma3ForCausalLM", .period = 6, .local_theta = 10000, .layers_of_largest = 62},
-    {.name = "phi3", .architecture = "Phi3ForCausalLM", .fused = true}};
+     .layers_of_largest = 46,
+     .gemma = true},
+    {.name = "gemma3",
+     .architecture = "Gemma3ForCausalLM",
+     .period = 6,
+     .local_theta = 10000,
+     .layers_of_largest = 62,
+     .gemma = true},
+    {.name = "phi3", .architecture = "Phi3ForCausalLM", .fused = true},
+    {.name = "olmo2", .architecture = "Olmo2ForCausalLM", .norms_behind = true},
+    {.name = "smollm3", .architecture = "SmolLM3ForCausalLM", .rotates_neighbours = true, .still_period = 4},
+    {.name = "gpt-oss", .architecture = nullptr, .mixture = "GptOssForCausalLM", .period = 2, .gpt_oss = true}};
 
 const GgufFamily& family_of(const GgufFile& file) {
   const std::string name = file.metadata().string("general.architecture");
@@ -77,13 +90,16 @@ void refuse_unknown_keys(const GgufMetadata& m, const GgufFamily& family, const 
                                                "rope.scaling.type",
                                                "rope.scaling.factor",
                                                "rope.scaling.original_context_length",
+                                               "rope.scaling.yarn_beta_fast",
+                                               "rope.scaling.yarn_beta_slow",
                                                "rope.scaling.finetuned"};
   static const std::set<std::string> kOfWindows = {"attention.sliding_window", "attention.sliding_window_pattern",
                                                    "final_logit_softcapping", "rope.freq_base_swa"};
   static const std::set<std::string> kOfFused = {"attention.sliding_window", "rope.scaling.attn_factor"};
   const auto known = [&](const std::string& key) {
     return kKnown.contains(key) || (family.attention_softcap > 0 && key == "attn_logit_softcapping") ||
-           (family.period > 0 && kOfWindows.contains(key)) || (family.fused && kOfFused.contains(key));
+           (family.gemma && kOfWindows.contains(key)) || (family.gpt_oss && key == "attention.sliding_window") ||
+           (family.fused && kOfFused.contains(key));
   };
   for (const std::string& key : m.keys())
     if (key.starts_with(prefix) && !known(key.substr(prefix.size())))
@@ -107,6 +123,7 @@ void read_experts(const GgufFile& file, const GgufFamily& family, const std::str
   x.width = family.architecture ? m.integer_or(width, 1, kGreatest, c.ffn) : m.integer(width, 1, kGreatest);
   x.renormalized = family.renormalized;
   if (family.architecture) x.name_as_mixtral();
+  if (family.gpt_oss) x.router = "router", x.biases = true, x.clamped = ClampedGate();  // no key says otherwise
   bool shared = false;
   for (int l = 0; l < c.layers; ++l) {
     const std::string router = "blk." + std::to_string(l) + ".ffn_gate_inp";
@@ -160,6 +177,7 @@ void read_windows(const GgufMetadata& m, const GgufFamily& family, const std::st
   c.window = family.window > 0 ? m.integer_or(window, 1, kGreatest, family.window) : m.integer(window, 1, kGreatest);
   const int period = m.integer_or(prefix + "attention.sliding_window_pattern", 1, kGreatest, family.period);
   for (int l = period - 1; l < c.layers; l += period) c.global_layers.push_back(l);
+  if (!family.gemma) return;
   c.local_theta = m.positive_or(prefix + "rope.freq_base_swa", family.local_theta);
   if (family.attention_softcap > 0)
     c.attention_softcap = m.positive_or(prefix + "attn_logit_softcapping", family.attention_softcap);
@@ -188,6 +206,18 @@ std::vector<float> divisors_of(const GgufFile& file, const char* name, const Mod
   return divisors;
 }
 
+// As llama.cpp has it where keys are absent. It rounds the ramp's ends of every model; gpt-oss was trained without, and
+// no key says so.
+void read_yarn(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
+  RopeScaling& s = c.rope_scaling;
+  s.kind = RopeScaling::Kind::yarn;
+  s.original_positions = m.integer_or(prefix + "rope.scaling.original_context_length", 1, kGreatest, c.positions);
+  s.fast_turns = m.positive_or(prefix + "rope.scaling.yarn_beta_fast", 32);
+  s.slow_turns = m.positive_or(prefix + "rope.scaling.yarn_beta_slow", 1);
+  s.whole = !c.sinks;
+  s.attention_factor = yarn_scale(s.factor);
+}
+
 void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) {
   const GgufMetadata& m = file.metadata();
   c.rope_theta = m.positive_or(prefix + "rope.freq_base", 10000);
@@ -206,14 +236,17 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) 
   if (kind == "none" && m.has(factor) && m.positive(factor) != 1)
     m.refuse(factor, "'" + type + "' is \"none\"; leave one of them out");
   if (kind == "none") return;
-  if (kind != "linear")
-    m.refuse(type, "the supported kinds of rope scaling are \"none\" and \"linear\"; choose a model of one of them");
+  if (kind != "linear" && kind != "yarn")
+    m.refuse(
+        type,
+        "the supported kinds of rope scaling are \"none\", \"linear\" and \"yarn\"; choose a model of one of them");
   s.factor = m.positive(factor);
   if (s.factor < 1) m.refuse(factor, std::string("must be at least 1") + kConvertAgain);
   if (s.factor == 1) return;
   if (!s.divisors.empty())
     m.refuse(factor, std::string("the tensor '") + kDivisors + "' scales too; leave one of them out");
   s.kind = RopeScaling::Kind::linear;
+  if (kind == "yarn") read_yarn(m, prefix, c);
 }
 
 // The token that ends a sequence, and those that end a turn. Files name one of them; llama.cpp ends an output at others
@@ -250,6 +283,9 @@ ModelConfig gguf_config(const GgufFile& file) {
   c.out_bias = has("blk.0.attn_output.bias");
   c.mlp_bias = has("blk.0.ffn_gate.bias");
   c.head_norms = has("blk.0.attn_q_norm.weight");
+  c.joint_norms = c.post_norms = family.norms_behind, c.pre_norms = !family.norms_behind, c.sinks = family.gpt_oss;
+  for (int l = family.still_period - 1; family.still_period > 0 && l < c.layers; l += family.still_period)
+    c.still_layers.push_back(l);
   read_windows(m, family, prefix, c);
   read_rope(file, prefix, c);
   if (family.period == 0 && c.window >= c.positions) c.window = 0;  // no sequence is so long

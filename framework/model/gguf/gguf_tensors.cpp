@@ -36,6 +36,9 @@ constexpr Name kPostNormed[] = {{"ffn_norm", "pre_feedforward_layernorm"},
                                 {"post_attention_norm", "post_attention_layernorm"},
                                 {"post_ffw_norm", "post_feedforward_layernorm"}};
 
+// The same of gpt-oss, whose name for the second norm is that of others for a norm behind attention.
+constexpr Name kOfSinks[] = {{"post_attention_norm", "post_attention_layernorm"}};
+
 // The same of fused matrices.
 constexpr Name kFused[] = {{"attn_qkv", "self_attn.qkv_proj"}, {"ffn_up", "mlp.gate_up_proj"}};
 
@@ -68,12 +71,15 @@ std::string hugging_face_name(const std::string& name, const ModelConfig& config
   const std::string layer = "model.layers." + parts->layer + ".";
   for (const Name& n : kPostNormed)
     if (config.post_norms && parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
+  for (const Name& n : kOfSinks)
+    if (config.sinks && parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
+  if (config.sinks && parts->middle == "attn_sinks" && parts->end == ".weight") return layer + "self_attn.sinks";
   for (const Name& n : kFused)
     if (config.fused && parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
   for (const Name& n : kParts)
     if (parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
-  if (!mixture || parts->end != ".weight") return "";
-  if (parts->middle == "ffn_gate_inp") return layer + mixture->module + ".gate.weight";
+  if (!mixture || (parts->end != ".weight" && !mixture->biases)) return "";
+  if (parts->middle == "ffn_gate_inp") return layer + mixture->module + "." + mixture->router + parts->end;
   for (const Name& n : kShared)
     if (mixture->shared_width > 0 && parts->middle == n.gguf) return layer + n.hugging_face + ".weight";
   return "";
@@ -88,7 +94,8 @@ std::int64_t row_in_file(std::int64_t i, std::int64_t rows, int heads) {
 }
 
 const WeightFormat& format_of(const GgufType& type) {
-  return type.bits == 4   ? formats::int4()
+  return type.float_codes ? formats::mxfp4()
+         : type.bits == 4 ? formats::int4()
          : type.bits == 5 ? formats::int5()
          : type.bits == 6 ? formats::int6()
                           : formats::int8_group();
@@ -132,24 +139,24 @@ GgufTensors::GgufTensors(std::shared_ptr<const GgufFile> file, const ModelConfig
 
 bool GgufTensors::add_experts(const std::string& own, const GgufTensor& tensor, const MixtureConfig& mixture) {
   const std::optional<NameOfLayer> parts = name_of_layer(own);
-  if (!parts || parts->end != ".weight") return false;
+  if (!parts || (parts->end != ".weight" && !mixture.biases)) return false;
+  const std::int64_t rank = parts->end == ".weight" ? 3 : 2;
   const std::pair<const char*, std::string> kinds[] = {
       {"ffn_gate_exps", mixture.gate}, {"ffn_up_exps", mixture.up}, {"ffn_down_exps", mixture.down}};
   const auto kind = std::ranges::find_if(kinds, [&](const auto& k) { return parts->middle == k.first; });
   if (kind == std::end(kinds)) return false;
-  if (tensor.shape.rank() != 3 || tensor.shape[0] != mixture.experts)
-    throw Error(where() + ": tensor '" + own + "' has the shape " + tensor.shape.text() +
-                ", but must have a matrix of "
-                "each of the " +
+  if (tensor.shape.rank() != rank || tensor.shape[0] != mixture.experts || (rank == 2 && tensor.type->bits > 0))
+    throw Error(where() + ": tensor '" + own + "' has the shape " + tensor.shape.text() + " of type " +
+                tensor.type->name + ", but must have a " + (rank == 3 ? "matrix" : "dense bias") + " of each of the " +
                 std::to_string(mixture.experts) + " experts; download it again");
   const std::uint64_t bytes = tensor.bytes / std::uint64_t(mixture.experts);
   for (int e = 0; e < mixture.experts; ++e) {
     GgufTensor matrix = tensor;
-    matrix.shape = {tensor.shape[1], tensor.shape[2]};
+    matrix.shape = rank == 3 ? Shape{tensor.shape[1], tensor.shape[2]} : Shape{tensor.shape[1]};
     matrix.data = tensor.data + std::uint64_t(e) * bytes;
     matrix.bytes = bytes;
     entries_.emplace("model.layers." + parts->layer + "." + mixture.module + ".experts." + std::to_string(e) + "." +
-                         kind->second + ".weight",
+                         kind->second + parts->end,
                      Entry{own, matrix});
   }
   return true;

@@ -1,6 +1,9 @@
 #include "framework/model/gguf/gguf_type.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/error.h"
 
@@ -52,6 +55,14 @@ void q8_0(const Byte* b, Byte* codes, const GgufGroups& g) {  // f16 scale, 32 s
   for (int i = 0; i < 32; ++i) codes[i] = Byte(b[2 + i] + 128);
 }
 
+// An exponent plus 127, 16 bytes. The greatest exponents make infinite weights, or mean NaN.
+void mxfp4(const Byte* b, Byte* codes, const GgufGroups& g) {
+  g.scales[0] = b[0] < 253 ? std::ldexp(1.0f, b[0] - 127) : std::numeric_limits<float>::quiet_NaN();
+  nibbles(b + 1, 16, codes);
+  // As in checkpoints (microscaling.cpp): the exponent of a group of zeros asks no device for a wider range.
+  if (std::all_of(codes, codes + 32, [](Byte code) { return code % 8 == 0; })) g.scales[0] = 0;
+}
+
 // Eight scales and eight minima of 6 bits in 12 bytes: those of groups 0 to 3 are the low bits of bytes 0 to 3 and 4 to
 // 7; groups 4 to 7 have their low 4 bits in bytes 8 to 11 and their high 2 bits above those of groups 0 to 3.
 void k_scales(const Byte* b, const Byte* packed, const GgufGroups& g) {
@@ -101,17 +112,18 @@ constexpr GgufType kTypes[] = {
     {12, "Q4_K", 256, 144, DType::u8, 4, 32, 0, true, q4_k},
     {13, "Q5_K", 256, 176, DType::u8, 5, 32, 0, true, q5_k},
     {14, "Q6_K", 256, 210, DType::u8, 6, 16, 32, false, q6_k},
+    {39, "MXFP4", 32, 17, DType::u8, 4, 32, 0, false, mxfp4, true},
 };
 
 struct Other {
   std::uint32_t number;
   const char* name;
 };
-constexpr Other kOthers[] = {
-    {4, "Q4_2"},      {5, "Q4_3"},      {9, "Q8_1"},   {10, "Q2_K"},   {11, "Q3_K"},  {15, "Q8_K"},  {16, "IQ2_XXS"},
-    {17, "IQ2_XS"},   {18, "IQ3_XXS"},  {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"},
-    {24, "I8"},       {25, "I16"},      {26, "I32"},   {27, "I64"},    {28, "F64"},   {29, "IQ1_M"}, {31, "Q4_0_4_4"},
-    {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"}, {34, "TQ1_0"}, {35, "TQ2_0"},  {39, "MXFP4"}};
+constexpr Other kOthers[] = {{4, "Q4_2"},      {5, "Q4_3"},      {9, "Q8_1"},      {10, "Q2_K"},    {11, "Q3_K"},
+                             {15, "Q8_K"},     {16, "IQ2_XXS"},  {17, "IQ2_XS"},   {18, "IQ3_XXS"}, {19, "IQ1_S"},
+                             {20, "IQ4_NL"},   {21, "IQ3_S"},    {22, "IQ2_S"},    {23, "IQ4_XS"},  {24, "I8"},
+                             {25, "I16"},      {26, "I32"},      {27, "I64"},      {28, "F64"},     {29, "IQ1_M"},
+                             {31, "Q4_0_4_4"}, {32, "Q4_0_4_8"}, {33, "Q4_0_8_8"}, {34, "TQ1_0"},   {35, "TQ2_0"}};
 
 }  // namespace
 

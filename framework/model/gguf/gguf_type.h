@@ -26,6 +26,7 @@ struct GgufType {
   int offset = 0;  // the code of 0: 2^(bits - 1), or 0 where the type has minima
   bool minima = false;
   void (*unpack)(const std::uint8_t* block, std::uint8_t* codes, const GgufGroups& groups) = nullptr;
+  bool float_codes = false;  // codes are numbers of FP4 (formats::mxfp4), and `offset` counts for nothing
 
   int groups() const { return group ? block / group : 0; }  // of a block
 };

@@ -10,7 +10,10 @@
 namespace foretoken::microscaling {
 
 Weight unpack(const Parts& parts, const Tensor& codes, const std::string& scales) {
-  const Tensor exponents = parts.of(scales, DType::u8, {parts.out, parts.in / kGroup});
+  return unpack(parts, codes, parts.of(scales, DType::u8, {parts.out, parts.in / kGroup}), scales);
+}
+
+Weight unpack(const Parts& parts, const Tensor& codes, const Tensor& exponents, const std::string& scales) {
   Weight w = unpacking::empty(parts, formats::mxfp4());
   w.group = int(kGroup);
   w.scales = Tensor::host({w.out, w.in / kGroup}, DType::f32);

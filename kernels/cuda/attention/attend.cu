@@ -35,8 +35,23 @@ void expect(const Tensor& q, const KvLayer& kv, const Layout& layout) {
     refuse("the layout does not say where each table's rows begin (Layout::begins, longest)");
 }
 
-AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout, float scale,
-                       const Part& part) {
+// A scale of 0 would make the score of a masked key NaN.
+ScoreRules score_rules(const AttentionRules& rules) {
+  constexpr float kLog2e = 1.44269504f, kLeast = 1e-30f;
+  const float scale = std::max(rules.scale, kLeast), cap = rules.softcap;
+  return {cap > 0 ? cap * kLog2e : std::max(scale * kLog2e, kLeast), cap > 0 ? scale / cap : 0,
+          rules.sinks ? rules.sinks.data<float>() : nullptr};
+}
+
+void expect_sinks(const Tensor& q, const KvLayer& kv, const AttentionRules& rules) {
+  const std::int64_t heads = q.dim(1) / kv.head_size;
+  if (rules.sinks && (rules.sinks.dtype() != DType::f32 || rules.sinks.shape() != Shape{heads}))
+    refuse("sinks are " + std::string(name_of(rules.sinks.dtype())) + " " + rules.sinks.shape().text() +
+           ", but must be F32 " + Shape{heads}.text());
+}
+
+AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, const Layout& layout,
+                       const AttentionRules& rules, const Part& part) {
   AttentionWork w;
   w.q = q.raw(), w.out = out.raw(), w.q_stride = q.row_stride();
   w.q_bf16 = q.dtype() == DType::bf16, w.kv_bf16 = kv.dtype == DType::bf16;
@@ -56,7 +71,8 @@ AttentionWork work_for(const Tensor& q, const Tensor& out, const KvLayer& kv, co
   w.first = layout.first ? layout.first.data<std::int32_t>() : nullptr, w.head_tables = layout.head_tables;
   w.tables = layout.tables.row<std::int32_t>(part.first_sequence * (w.head_tables ? std::int64_t(kv.kv_heads) : 1));
   w.ancestors = part.words > 0 ? layout.ancestors.data<std::uint64_t>() : nullptr;
-  w.rules.scale = std::max(scale * 1.44269504f, 1e-30f);  // scale 0 would make the score of a masked key NaN
+  expect_sinks(q, kv, rules);
+  w.rules = score_rules(rules);
   w.chunks = chunks_of(w.deepest);
   return w;
 }
@@ -70,7 +86,7 @@ bool fits_tiles(const AttentionWork& w) {
 
 // Whether the prompt route takes this, where the GPU has its instructions: rows with ancestors, and many others.
 bool takes_prompt(const CudaBackend& b, const AttentionWork& w) {
-  return w.kv_bf16 && b.warpgroups() && w.head_size <= 128 &&
+  return w.kv_bf16 && !w.rules.any() && b.warpgroups() && w.head_size <= 128 &&
          prompt_bytes(w.head_size <= 64 ? 64 : 128) <= b.shared_memory() &&
          (w.words > 0 ? w.words <= kMostTreeWords : w.longest * w.group > kLargestTile);
 }
@@ -103,7 +119,7 @@ struct Sums {
 // The route of rows that are neither rotated nor stored. Sets the work's splits and tile, and `coded` where that route
 // is taken.
 AttendRoute plan_rows(const CudaBackend& b, AttentionWork& w, StreamWork& coded) {
-  if (plan_coded_stream(coded, w, b.machine(), b.architecture())) {
+  if (!w.rules.any() && plan_coded_stream(coded, w, b.machine(), b.architecture())) {
     w.splits = coded.of.a.splits;
     return AttendRoute::coded_stream;
   }
@@ -123,7 +139,9 @@ void attend_rows(CudaBackend& b, AttentionWork w) {
   StreamWork coded;
   const AttendRoute route = plan_rows(b, w, coded);
   const Sums sums(b, w, w.splits > 1);
-  if (route == AttendRoute::coded_stream)
+  if (w.rules.any())
+    launch_ruled_tiles(w, b.shared_memory(), b.cuda_stream(), b.reads_early());
+  else if (route == AttendRoute::coded_stream)
     coded.of.a = w, launch_stream(coded, b.cuda_stream(), b.reads_early());
   else if (route == AttendRoute::prompt)
     launch_prompt(w, b.cuda_stream(), b.reads_early());
@@ -171,9 +189,21 @@ bool plan_decode(DecodeWork& w, const Machine& machine, int most_spans) {
   return false;
 }
 
+// The same with sinks, which launch_fold joins to chunks that are in memory.
+bool attend_few_ruled(CudaBackend& b, const DecodeWork& w, const Machine& machine) {
+  StreamWork stream;
+  stream.of = w;
+  if (w.a.rules.inner > 0 || !plan_stream(stream, machine) || !stream.apart) return false;
+  const Sums sums(b, stream.of.a, true);
+  launch_stream(stream, b.cuda_stream(), b.reads_early());
+  launch_fold(stream.of.a, b.cuda_stream(), b.dependent_launch());
+  return true;
+}
+
 // Rotation, storing and attention in one kernel, where a route does that for few rows.
 bool attend_few(CudaBackend& b, DecodeWork w, const Machine& machine) {
   if (b.architecture() < 90) return false;
+  if (w.a.rules.any()) return attend_few_ruled(b, w, machine);
   if (plan_decode(w, machine, decode_limit(w.a))) return launch_decode(w, b.cuda_stream(), b.reads_early()), true;
   StreamWork stream;
   stream.of = w;
@@ -200,7 +230,7 @@ Tensor rows_of(const Tensor& t, const Part& part) { return t.rows(part.first_row
 AttendPlan attend_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, const Layout& layout) {
   const auto& b = dynamic_cast<const CudaBackend&>(cuda);
   expect(q, kv, layout);
-  AttentionWork w = work_for(q, q, kv, layout, 1, whole(layout));
+  AttentionWork w = work_for(q, q, kv, layout, 1.0f, whole(layout));
   if (!fits_tiles(w)) return {};
   StreamWork coded;
   const AttendRoute route = plan_rows(b, w, coded);
@@ -210,61 +240,47 @@ AttendPlan attend_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, 
 CodedStreamPlan coded_stream_plan(const Backend& cuda, const Tensor& q, const KvLayer& kv, const Layout& layout) {
   const auto& b = dynamic_cast<const CudaBackend&>(cuda);
   expect(q, kv, layout);
-  const AttentionWork a = work_for(q, q, kv, layout, 1, whole(layout));
+  const AttentionWork a = work_for(q, q, kv, layout, 1.0f, whole(layout));
   StreamWork w;
   const bool taken = fits_tiles(a) && plan_coded_stream(w, a, b.machine(), b.architecture());
   return {b.architecture(), taken, w.of.a.splits, w.stages / 2};
-}
-
-void expect_rotation(const RotaryRules& rotation, int head_size) {
-  if (rotation.factor == 1 && rotation.frequencies.dim(0) == head_size / 2) return;
-  throw Error(
-      "cuda: heads that are rotated in part, or with a factor (LongRoPE), are not supported; use the cpu device");
-}
-
-float scale_of(const AttentionRules& rules) {
-  if (rules.softcap > 0)
-    throw Error("cuda: attention with a cap of its scores is not supported; use the cpu device, or another model");
-  return rules.scale;
 }
 
 int attention_cluster(std::int64_t shared_memory) {
   return std::min(decode_cluster(shared_memory), stream_cluster(shared_memory));
 }
 
-AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale) {
+AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) {
   expect(q, kv, layout);
-  return work_for(q, q, kv, layout, scale, whole(layout));
+  return work_for(q, q, kv, layout, rules, whole(layout));
 }
 
 Tensor CudaBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) {
   enter();
-  const float scale = scale_of(rules);
   expect(q, kv, layout);
   Tensor out = allocate(q.shape(), q.dtype());
   if (layout.rows == 0) return out;
-  const AttentionWork all = work_for(q, out, kv, layout, scale, whole(layout));
+  const AttentionWork all = work_for(q, out, kv, layout, rules, whole(layout));
   if (!fits_tiles(all)) {
     launch_plain(all, stream_, dependent_launch());
     return out;
   }
-  for (const Part& part : parts_of(layout)) attend_rows(*this, work_for(q, out, kv, layout, scale, part));
+  for (const Part& part : parts_of(layout)) attend_rows(*this, work_for(q, out, kv, layout, rules, part));
   return out;
 }
 
 Tensor CudaBackend::rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                                 const RotaryRules& rotation, const AttentionRules& rules) {
   enter();
-  const float scale = scale_of(rules);
-  expect_rotation(rotation, kv.head_size);
   expect(q, kv, layout);
   const bool half =
       q.dtype() == DType::bf16 && k.dtype() == DType::bf16 && v.dtype() == DType::bf16 && kv.dtype == DType::bf16;
-  if (!half || layout.rows == 0 || layout.mutual || !fits_tiles(work_for(q, q, kv, layout, scale, whole(layout))))
+  if (!half || layout.rows == 0 || layout.mutual || !rotates_plainly(rotation, kv.head_size) ||
+      !fits_tiles(work_for(q, q, kv, layout, rules, whole(layout))))
     return Backend::rope_attend(q, k, v, kv, layout, rotation, rules);
   const Tensor out = allocate(q.shape(), q.dtype());
   for (const Part& part : parts_of(layout)) {
-    DecodeWork work{work_for(q, out, kv, layout, scale, part),
+    DecodeWork work{work_for(q, out, kv, layout, rules, part),
                     k.data<Bf16>(),
                     v.data<Bf16>(),
                     k.row_stride(),

@@ -16,6 +16,7 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/attention_rules.h"
 #include "kernels/cuda/attention/cache_codes.cuh"
 #include "kernels/cuda/attention/plans.h"
 #include "kernels/cuda/attention/softmax.cuh"
@@ -137,7 +138,7 @@ __device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t 
 }
 
 // Of all rows of a layout, without memory for results: checked, an Error where it cannot be computed.
-AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, float scale);  // attend.cu
+AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules);  // attend.cu
 
 // Bytes of the sums of all chunks.
 inline std::int64_t scratch_of(const AttentionWork& w) {
@@ -146,6 +147,9 @@ inline std::int64_t scratch_of(const AttentionWork& w) {
 
 // Launches. `dependent_launch`: see Grid::dependent_launch; `shared_memory`: bytes of a block, at most.
 void launch_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream, bool dependent_launch);
+// The same with a cap or sinks (tiles_rules.cu), of bf16 numbers or of codes.
+void launch_ruled_tiles(const AttentionWork& work, std::int64_t shared_memory, cudaStream_t stream,
+                        bool dependent_launch);
 // Of codes: heads of up to 256, a multiple of 16.
 void launch_coded_tiles(const AttentionWork& work, cudaStream_t stream, bool dependent_launch);
 // Heads of up to 128; 90a.

@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 64, kAhead = 16;  // kAhead: chunks that a thread reads before it adds them
 
 // One thread sums four numbers of the head.
-__global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {
+template <bool kRules> __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {
   let_next_kernel_start();
   const int quads = work.head_size / 4;
   const std::int64_t unit = std::int64_t(blockIdx.x) * kThreads + threadIdx.x, vector = unit / quads;
@@ -36,7 +36,9 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
                folded(total.w, sum[i].w, by)};
     }
   }
-  const float inverse = of_row.inverse();
+  float keep = 1;
+  if constexpr (kRules) keep = of_row.join_sink(work.rules, head);
+  const float inverse = kRules ? keep * of_row.inverse() : of_row.inverse();
   const std::int64_t at = (std::int64_t(row) * work.heads + head) * work.head_size + quad * 4;
   store_out(work, at, total.x * inverse), store_out(work, at + 1, total.y * inverse);
   store_out(work, at + 2, total.z * inverse), store_out(work, at + 3, total.w * inverse);
@@ -47,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ 
 void launch_fold(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   Grid grid{dim3(blocks_for(std::int64_t(work.rows) * work.heads * (work.head_size / 4), kThreads)), kThreads};
   grid.dependent_launch = dependent_launch;
-  launch_kernel("attend", stream, grid, fold_chunks, work);
+  launch_kernel("attend", stream, grid, work.rules.any() ? fold_chunks<true> : fold_chunks<false>, work);
 }
 
 }  // namespace foretoken

@@ -17,7 +17,7 @@ __device__ inline float key_number(const AttentionWork& work, const std::byte* k
 }
 
 // The score of one row, query head and slot.
-__device__ float score_of(const AttentionWork& work, int row, int head, int slot) {
+template <bool kRules> __device__ float score_of(const AttentionWork& work, int row, int head, int slot) {
   const std::int32_t* const table = work.tables + std::int64_t(work.owner[row]) * work.table_width;
   const int kv_head = head / work.group, bytes_each = work.codes != CacheCodes::none ? 1 : work.kv_bf16 ? 2 : 4;
   const std::byte* const key = work.pool + slot_offset(work, table, kv_head, slot, bytes_each) + work.keys;
@@ -29,7 +29,7 @@ __device__ float score_of(const AttentionWork& work, int row, int head, int slot
   }
   if (work.codes != CacheCodes::none)
     dot *= scale_at(work, work.key_scales, table[slot / work.page_rows], kv_head, slot % work.page_rows);
-  work.rules.apply(product);
+  work.rules.apply<kRules>(product);
   return dot;
 }
 
@@ -43,7 +43,7 @@ __device__ bool attends_to(const AttentionWork& work, int row, int slot) {
 }
 
 // Peak and mass of one row and head: peaks float2 [rows, heads].
-__global__ void __launch_bounds__(kMassThreads) mass_peaks(const __grid_constant__ AttentionWork work, float2* peaks) {
+template <bool kRules> __global__ void __launch_bounds__(kMassThreads) mass_peaks(const __grid_constant__ AttentionWork work, float2* peaks) {
   __shared__ float peak_of[kMassThreads], mass_of[kMassThreads];
   const int row = int(blockIdx.x), head = int(blockIdx.y), t = int(threadIdx.x);
   let_next_kernel_start();
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kMassThreads) mass_peaks(const __grid_constant
   float peak = kUnseen, mass = 0;
   for (int slot = t; slot < end; slot += kMassThreads) {
     if (!attends_to(work, row, slot)) continue;
-    const float score = score_of(work, row, head, slot);
+    const float score = score_of<kRules>(work, row, head, slot);
     const Weigher by = weigher_of(work.rules, peak, score);
     mass = mass * by.keep + by(score);
   }
@@ -61,11 +61,12 @@ __global__ void __launch_bounds__(kMassThreads) mass_peaks(const __grid_constant
   if (t > 0) return;
   Total all;
   for (int i = 0; i < kMassThreads; ++i) all.fold(work.rules, peak_of[i], mass_of[i]);
+  if constexpr (kRules) (void)all.join_sink(work.rules, head);
   peaks[std::int64_t(row) * work.heads + head] = {all.peak, all.mass};
 }
 
 // One page of one block table: to f32 [sequences, table_width].
-__global__ void __launch_bounds__(kMassThreads)
+template <bool kRules> __global__ void __launch_bounds__(kMassThreads)
     mass_pages(const __grid_constant__ AttentionWork work, const float2* peaks, float* to) {
   __shared__ float sums[kMassThreads];
   const int page = int(blockIdx.x), table = int(blockIdx.y), t = int(threadIdx.x);
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kMassThreads)
     const float2 of_row = peaks[std::int64_t(row) * work.heads + head];
     float mass = 0;
     for (int slot = page * work.page_rows; slot < (page + 1) * work.page_rows; ++slot)
-      if (attends_to(work, row, slot)) mass += work.rules.rescale(score_of(work, row, head, slot), of_row.x);
+      if (attends_to(work, row, slot)) mass += work.rules.rescale(score_of<kRules>(work, row, head, slot), of_row.x);
     sum += mass * inverse_mass(of_row.y);
   }
   sums[t] = sum;
@@ -95,17 +96,17 @@ __global__ void __launch_bounds__(kMassThreads)
 Tensor CudaBackend::attention_mass(const Tensor& q, const KvLayer& kv, const Layout& layout,
                                    const AttentionRules& rules) {
   enter();
-  const AttentionWork work = attention_work(q, kv, layout, scale_of(rules));
+  const AttentionWork work = attention_work(q, kv, layout, rules);
   const Tensor all = allocate({layout.sequences, layout.table_width}, DType::f32);
   if (layout.rows == 0 || layout.sequences == 0 || layout.table_width == 0) return all;
   const Tensor peaks = allocate({std::int64_t(layout.rows) * work.heads, 2}, DType::f32);
   launch_kernel("attention_mass", stream_,
-                {dim3(unsigned(work.rows), unsigned(work.heads)), kMassThreads, 0, 1, dependent_launch()}, mass_peaks,
-                work, peaks.data<float2>());
+                {dim3(unsigned(work.rows), unsigned(work.heads)), kMassThreads, 0, 1, dependent_launch()},
+                work.rules.any() ? mass_peaks<true> : mass_peaks<false>, work, peaks.data<float2>());
   launch_kernel(
       "attention_mass", stream_,
       {dim3(unsigned(layout.table_width), unsigned(layout.sequences)), kMassThreads, 0, 1, dependent_launch()},
-      mass_pages, work, peaks.data<const float2>(), all.data<float>());
+      work.rules.any() ? mass_pages<true> : mass_pages<false>, work, peaks.data<const float2>(), all.data<float>());
   return all;
 }
 

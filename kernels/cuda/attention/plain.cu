@@ -32,7 +32,7 @@ struct PlainSum {
 };
 
 // Depths [32 block, 32 block + 32): each lane scores one key, then all lanes add every value.
-__device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
+template <bool kRules> __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
                           PlainSum& to) {
   const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = number_bytes(work);
   const std::int32_t* table = table_of(work, work.owner[row], kv_head);
@@ -49,7 +49,7 @@ __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight
       value_scale = scale_at(work, work.value_scales, at.page, kv_head, at.row);
     }
     float products[1] = {dot};
-    work.rules.apply(products);
+    work.rules.apply<kRules>(products);
     score = products[0];
   }
   float most = score;
@@ -69,7 +69,7 @@ __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight
   }
 }
 
-__global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constant__ AttentionWork work) {
+template <bool kRules> __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constant__ AttentionWork work) {
   __shared__ float q[32 * kLines], sums[kWarps][32 * kLines], peaks[kWarps], masses[kWarps];
   static_assert(sizeof q + sizeof sums + sizeof peaks + sizeof masses == kPlainBytes);
   const int row = int(blockIdx.x), head = int(blockIdx.y), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
   const Sight s = sight_of(work, row);
   PlainSum mine;
   for (int block = warp; block * 32 < s.end; block += kWarps)
-    if (block * 32 + 32 > s.first) add_block(work, row, head / work.group, s, q, block, mine);
+    if (block * 32 + 32 > s.first) add_block<kRules>(work, row, head / work.group, s, q, block, mine);
 #pragma unroll
   for (int n = 0; n < kLines; ++n) sums[warp][n * 32 + lane] = mine.sum[n];
   if (lane == 0) peaks[warp] = mine.peak, masses[warp] = mine.mass;
@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
     Total of_row;
     float total = 0;
     for (int w = 0; w < kWarps; ++w) total = folded(total, sums[w][i], of_row.fold(work.rules, peaks[w], masses[w]));
+    if constexpr (kRules) total *= of_row.join_sink(work.rules, head);
     store_out(work, (std::int64_t(row) * work.heads + head) * work.head_size + i, total * of_row.inverse());
   }
 }
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constan
 void launch_plain(const AttentionWork& work, cudaStream_t stream, bool dependent_launch) {
   Grid grid{dim3(unsigned(work.rows), unsigned(work.heads)), 32 * kWarps};
   grid.dependent_launch = dependent_launch;
-  launch_kernel("attend", stream, grid, attend_plain, work);
+  launch_kernel("attend", stream, grid, work.rules.any() ? attend_plain<true> : attend_plain<false>, work);
 }
 
 }  // namespace foretoken

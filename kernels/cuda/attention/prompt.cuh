@@ -194,7 +194,7 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     if (now.fresh) t.end_chunk(0, work.rules), t.end_chunk(1, work.rules);
     wait_products<0>();
     pin(now.s);
-    work.rules.apply(now.s);
+    work.rules.apply<false>(now.s);
     hide(now.s, step, warpgroup);
     start_values(t, weights, now.before, add);  // the weights are computed while these products run
     weigh(now.s, t.peak, now.keep);
@@ -206,7 +206,7 @@ template <int kHead, bool kSplit> struct PromptBlock : PromptTile<kHead> {
     start_scores(now.s, 0);
     wait_products<0>();
     pin(now.s);
-    work.rules.apply(now.s);
+    work.rules.apply<false>(now.s);
     hide(now.s, begin, warpgroup);
     weigh(now.s, t.peak, now.keep);
     for (int step = begin + 1; step < middle; ++step) next_step(step, warpgroup, t, now);

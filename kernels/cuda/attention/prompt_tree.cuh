@@ -171,7 +171,7 @@ template <int kHead, bool kSplit, bool kTree> struct PromptRows : PromptBlock<kH
     Quad weights[4];
     Keys keys;
     scores(warpgroup, step, first, rows, keys, s);
-    work.rules.apply(s);
+    work.rules.apply<false>(s);
     hide(step, rows, s);
     Block::weigh(s, t.peak, keep);
     t.scale(keep);

@@ -128,8 +128,8 @@ void expect_same(const char* operation, const Tensor& a, const Tensor& b) {
 
 void CudaBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) {
   enter();
-  expect_rotation(rotation, head_size);
   expect_same("rope", q, k);
+  if (!rotates_plainly(rotation, head_size)) return rope_part(*this, q, k, layout, rotation, head_size);
   with_type("rope", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, head_size);
     a.frequencies = rotation.frequencies.data<float>();
@@ -151,9 +151,12 @@ void CudaBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, con
 void CudaBackend::rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
                              const RotaryRules& rotation) {
   enter();
-  expect_rotation(rotation, kv.head_size);
   if (q) expect_same("rope_store", q, k);
   expect_same("rope_store", k, v);
+  if (!rotates_plainly(rotation, kv.head_size)) {
+    rope_part(*this, q, k, layout, rotation, kv.head_size);
+    return store(k, v, kv, layout);
+  }
   with_type("rope_store", k.dtype(), [&](auto* type) {
     auto a = arguments<std::remove_pointer_t<decltype(type)>>(q, k, layout, kv.head_size);
     a.frequencies = rotation.frequencies.data<float>();

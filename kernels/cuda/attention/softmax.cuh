@@ -3,8 +3,9 @@
 // vector does not attend to (kUnseen), and exchanges greatest scores between lanes and warps as it likes. This header
 // must not know where keys come from or which lane has what.
 //
-// A rule that a model adds belongs here: what a score becomes (a soft cap) in ScoreRules::apply(), what a softmax
-// begins with (a sink) in Total. Which depths a row attends to (a window) is in Sight, of attention.cuh.
+// A rule that a model adds belongs here: what a score becomes (a soft cap) in ScoreRules::apply(), what else a softmax
+// sums (a sink) in Total. Kernels have both as an instantiation of its own, kRules, so that others pay nothing. Which
+// depths a row attends to (a window) is in Sight, of attention.cuh.
 #pragma once
 #include "kernels/cuda/device.cuh"
 
@@ -21,9 +22,20 @@ __device__ inline float exp2_fast(float x) {
 // Of one layer.
 struct ScoreRules {
   float scale = 0;  // of scores, times log2(e)
+  // Where scores have a cap: they are the tanh of `inner` times the products, and `scale` has the cap. 0: they have none.
+  float inner = 0;
+  const float* sinks = nullptr;  // [query heads], natural; null: there are none
 
-  // Products of queries and keys become scores, which `scale` multiplies in the exponent: as they are.
-  template <int kCount> __device__ void apply(float (&)[kCount]) const {}
+  // Whether a kernel needs its instantiation kRules.
+  bool any() const { return inner > 0 || sinks != nullptr; }
+
+  // Products of queries and keys become scores, which `scale` multiplies in the exponent: without a cap as they are.
+  template <bool kRules, int kCount> __device__ void apply([[maybe_unused]] float (&s)[kCount]) const {
+    if constexpr (kRules)
+      if (inner > 0)
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) s[i] = tanhf(s[i] * inner);
+  }
 
   // The factor that makes a sum relative to the greatest score `before` relative to `peak` >= before; the weight of a
   // score `before`.
@@ -67,6 +79,12 @@ struct Total {
     const Fold by = begin(rules, chunk_peak);
     mass = folded(mass, chunk_mass, by);
     return by;
+  }
+  // Joins the sink of a query head, behind all chunks: a chunk of one score without a value. Returns what the sums are
+  // multiplied by.
+  __device__ float join_sink(const ScoreRules& rules, int head) {
+    if (rules.sinks == nullptr) return 1;
+    return fold(rules, rules.sinks[head] * 1.44269504f / rules.scale, 1).keep;
   }
   __device__ float inverse() const { return inverse_mass(mass); }  // what a sum is multiplied by
 };

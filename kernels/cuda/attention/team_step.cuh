@@ -98,7 +98,7 @@ template <class Rows> struct TeamStep : Rows {
 #pragma unroll
       for (int i = 0; i < 4 * kOfTeam; ++i) s[i / 4][i % 4] = __fmul_rn(s[i / 4][i % 4], i % 4 < 2 ? upper : lower);
     }
-    a.rules.apply(reinterpret_cast<float(&)[4 * kOfTeam]>(s));
+    a.rules.template apply<false>(reinterpret_cast<float(&)[4 * kOfTeam]>(s));
   }
   __device__ void hide(int from, float (&s)[kOfTeam][4]) const {
     if (from >= all_low && from + kStep <= all_high) return;

@@ -6,7 +6,8 @@
 
 namespace foretoken {
 
-template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileBlock
+// kRules: ScoreRules::any().
+template <int kHead, int kGroups, int kStages, bool kCodes = false, bool kRules = false> struct TileBlock
     : TileSteps<kHead, kGroups, kStages, kCodes> {
   using Steps = TileSteps<kHead, kGroups, kStages, kCodes>;
   using Steps::warp, Steps::lane, Steps::kChunks;
@@ -202,6 +203,19 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
     }
   }
 
+  __device__ void join_sinks() {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int v = min(g * 16 + h * 8 + lane / 4, tile.vectors - 1);
+        const float keep = totals[g][h].join_sink(work.rules, Steps::head_of(v));
+#pragma unroll
+        for (int n = 0; n < kColumns; ++n) total[g][n][h * 2] *= keep, total[g][n][h * 2 + 1] *= keep;
+      }
+    }
+  }
+
   __device__ void store() const {
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -245,7 +259,7 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       float s[kGroups][2][4];
       scores(stage, s);
       if constexpr (kCodes) scale_scores(stage, s);
-      work.rules.apply(reinterpret_cast<float(&)[kGroups * 8]>(s));
+      work.rules.apply<kRules>(reinterpret_cast<float(&)[kGroups * 8]>(s));
       hide(at, s);
       offer_peaks(s);
       __syncthreads();
@@ -258,15 +272,17 @@ template <int kHead, int kGroups, int kStages, bool kCodes = false> struct TileB
       if (at.done(end_chunk) || at.chunk != chunk) close_chunk(chunk);
     }
     wait_copies<0>();
-    if (work.sums == nullptr) store();
+    if (work.sums != nullptr) return;
+    if constexpr (kRules) join_sinks();
+    store();
   }
 };
 
-template <int kHead, int kGroups, int kStages, bool kCodes = false>
+template <int kHead, int kGroups, int kStages, bool kCodes = false, bool kRules = false>
 __global__ void __launch_bounds__(kTileThreads, kHead >= 256 ? 1 : 2)
     attend_tiles(const __grid_constant__ AttentionWork work) {
   extern __shared__ __align__(128) std::byte memory[];
-  using Block = TileBlock<kHead, kGroups, kStages, kCodes>;
+  using Block = TileBlock<kHead, kGroups, kStages, kCodes, kRules>;
   Block block(work, *reinterpret_cast<typename Block::Shared*>(memory));
   let_next_kernel_start();
   if (block.open())

@@ -31,6 +31,29 @@ template <class T> __global__ void __launch_bounds__(256) plain_kernel(const __g
   }
 }
 
+constexpr int kBiasThreads = 256;
+
+// y [pairs, out] += the bias of each pair's expert.
+__global__ void bias_kernel(float* y, const float* biases, const int* chosen, int out) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  const int i = int(blockIdx.y * blockDim.x + threadIdx.x);
+  if (i >= out) return;
+  const std::int64_t pair = blockIdx.x;
+  y[pair * out + i] += biases[std::int64_t(__ldcg(chosen + pair)) * out + i];
+}
+
+// f32 [experts, out]; absent where no expert has a bias. One that has none has zeros.
+Tensor stacked_biases(CudaBackend& backend, const ExpertWeights& w) {
+  if (std::ranges::none_of(w.matrices, [](const Weight& m) { return bool(m.bias); })) return {};
+  const Tensor all = backend.allocate({std::int64_t(w.matrices.size()), w.out}, DType::f32);
+  const Tensor zeros = Tensor::host({w.out}, DType::f32);
+  std::ranges::fill(zeros.values<float>(), 0.0f);
+  for (std::size_t e = 0; e < w.matrices.size(); ++e)
+    backend.copy(w.matrices[e].bias ? w.matrices[e].bias : zeros, all.rows(std::int64_t(e), 1).reshaped({w.out}));
+  return all;
+}
+
 // Packs all alike, so that one kernel reads them: scales of another form than the others' are written in a common one.
 // False where codes, groups or scales have none.
 bool pack_alike(CudaBackend& backend, std::vector<Weight>& matrices) {
@@ -122,10 +145,8 @@ ExpertWeights CudaBackend::group_experts(std::vector<Weight> matrices) {
   const auto grouped = std::make_shared<GroupedMatrix>();
   grouped->out = w.out;
   grouped->in = w.in;
-  for (const Weight& m : w.matrices) {
-    if (m.bias) throw Error("cuda: products of experts with biases are not supported; choose a model without them");
-    (void)matrix_of(m);
-  }
+  for (const Weight& m : w.matrices) (void)matrix_of(m);
+  grouped->biases = stacked_biases(*this, w);
   std::vector<std::uint64_t> addresses;
   if (pack_alike(*this, w.matrices)) {
     grouped->packed = static_cast<const PackedMatrix*>(w.matrices.front().prepared.get());
@@ -155,6 +176,12 @@ Tensor CudaBackend::grouped_linear(const Tensor& x, const Routing& routing, cons
   const GroupedMatrix& matrix = grouped_of(experts);
   const Tensor y = allocate({routing.count(), experts.out}, DType::f32);
   grouped_product(*this, y, false, converted(*this, x, matrix.type()), routing, matrix);
+  if (matrix.biases && routing.count() > 0)
+    launch_kernel("biases of experts", stream_,
+                  {dim3(unsigned(routing.count()), blocks_for(experts.out, kBiasThreads)), kBiasThreads, 0, 1,
+                   dependent_launch()},
+                  bias_kernel, y.data<float>(), matrix.biases.data<float>(), routing.chosen.data<int>(),
+                  int(experts.out));
   return y;
 }
 
@@ -164,6 +191,7 @@ void CudaBackend::expert_feed_forward(Tensor x, const Tensor& h, const Routing& 
   expect_grouped(h, routing, gate_up);
   expect_width("expert_feed_forward", h, gate_up.in);
   const GroupedMatrix& first = grouped_of(gate_up);
+  if (first.biases) return Backend::expert_feed_forward(x, h, routing, gate_up, down);
   const bool gates = first.gates();
   const Tensor from = converted(*this, h, first.type()),
                to = allocate({routing.count(), gates ? gate_up.out / 2 : gate_up.out}, first.type());

@@ -14,10 +14,11 @@ class GroupedMatrix final : public PreparedWeight {
   // Of the inputs, and of gated results.
   DType type() const { return dense_type; }
   // Whether gated results need no kernel of their own.
-  bool gates() const { return tensor_cores && out % 16 == 0; }
+  bool gates() const { return tensor_cores && !biases && out % 16 == 0; }
 
   std::int64_t out = 0, in = 0;
   Tensor addresses;                      // u64 [experts]: of the numbers, or of the cells
+  Tensor biases;                         // f32 [experts, out]; absent: there are none
   DType dense_type = DType::bf16;        // of the numbers; bf16 of cells
   const PackedMatrix* packed = nullptr;  // the first expert's, whose layout all have; null: dense
   bool tensor_cores = false;             // else by plain sums

@@ -1,7 +1,10 @@
-// config.json of Gemma 2, Gemma 3 and Phi-3: what Transformers 5.24 has where a key is absent, the layers' kinds, and
-// what is refused.
+// config.json of Gemma 2, Gemma 3, Phi-3, OLMo 2, SmolLM3 and gpt-oss: what Transformers 5.24 has where a key is
+// absent, the layers' kinds, and what is refused.
 #include <cmath>
 
+#include "framework/model/decoder_layer.h"
+#include "framework/model/model_tensors.h"
+#include "framework/model/shapes.h"
 #include "tests/framework/model/config_folder.h"
 
 namespace foretoken::test {
@@ -153,6 +156,97 @@ TEST_F(ConfigOfFamilies, PublishedOfPhi) {
   m = ModelConfig::parse(phi.dump(), "config.json");
   EXPECT_EQ(std::tuple(m.head_size, m.rotary, m.positions, m.tied_head), std::tuple(128, 96, 4096, true));
   EXPECT_EQ(m.window, 0) << "it would never bind";
+}
+
+TEST_F(ConfigOfFamilies, OfOlmo2) {
+  const json olmo = {{"architectures", {"Olmo2ForCausalLM"}}, {"mlp_bias", true}};
+  ModelConfig m = load(olmo);
+  EXPECT_TRUE(m.head_norms && m.joint_norms && m.post_norms && !m.pre_norms);
+  EXPECT_FALSE(m.qkv_bias || m.out_bias || m.mlp_bias || m.tied_head || m.gains_less_one);
+  EXPECT_EQ(std::tuple(m.kv_heads, m.rope_theta, m.norm_epsilon), std::tuple(4, 1e4, 1e-6));
+  const auto tensors = DecoderLayer::tensors(m.of_layer(0), "l.");
+  EXPECT_FALSE(tensors.contains("l.input_layernorm.weight"));
+  EXPECT_EQ(tensors.at("l.self_attn.q_norm.weight"), Shape{64});
+  json biased = olmo;
+  biased["attention_bias"] = true, biased["num_key_value_heads"] = 2;
+  m = load(biased);
+  EXPECT_TRUE(m.qkv_bias && m.out_bias);
+  EXPECT_EQ(DecoderLayer::tensors(m, "l.").at("l.self_attn.k_norm.weight"), Shape{32});
+}
+
+TEST_F(ConfigOfFamilies, OfSmolLM3) {
+  json smol = {{"architectures", {"SmolLM3ForCausalLM"}}, {"num_hidden_layers", 9}};
+  ModelConfig m = load(smol);
+  EXPECT_EQ(m.still_layers, (std::vector<int>{3, 7}));
+  EXPECT_EQ(std::tuple(m.kv_heads, m.rope_theta, m.tied_head, m.window), std::tuple(4, 2e6, true, 0));
+  EXPECT_EQ(m.of_layer(3).rope_frequencies(), std::vector<float>(8, 0.0f));
+  EXPECT_EQ(m.of_layer(4).rope_frequencies()[0], 1.0f);
+  smol["no_rope_layer_interval"] = 2;
+  EXPECT_EQ(load(smol).still_layers, (std::vector<int>{1, 3, 5, 7}));
+  smol["no_rope_layers"] = {0, 1, 1, 1, 1, 1, 1, 0, 1, 0};  // one more than layers, as Transformers allows
+  EXPECT_EQ(load(smol).still_layers, (std::vector<int>{0, 7}));
+  const auto refused = [&](const json& layers) {
+    smol["no_rope_layers"] = layers;
+    return refusal(smol);
+  };
+  EXPECT_TRUE(says(refused({1, 0}), "'no_rope_layers'", "9 layers"));
+  EXPECT_TRUE(says(refused({1, 0, 2, 1, 1, 1, 1, 1, 1}), "'no_rope_layers'", "a 1 for each layer"));
+  smol.erase("no_rope_layers"), smol["use_sliding_window"] = true;
+  EXPECT_TRUE(says(refusal(smol), "'use_sliding_window' is true"));
+}
+
+TEST_F(ConfigOfFamilies, OfGptOss) {
+  json oss = {{"architectures", {"GptOssForCausalLM"}}, {"num_hidden_layers", 3}, {"num_attention_heads", 8}};
+  ModelConfig m = load(oss);
+  ASSERT_TRUE(m.mixture.has_value());
+  EXPECT_EQ(std::tuple(m.mixture->experts, m.mixture->used, m.mixture->width, m.mixture->renormalized),
+            std::tuple(128, 4, 128, true));
+  EXPECT_TRUE(m.mixture->biases && m.mixture->stacked && m.sinks && m.qkv_bias && m.out_bias);
+  EXPECT_EQ(std::tuple(m.mixture->clamped->limit, m.mixture->clamped->slope), std::tuple(7., 1.702));
+  EXPECT_EQ(std::tuple(m.kv_heads, m.head_size, m.window, m.rope_theta), std::tuple(8, 64, 128, 150000.));
+  EXPECT_EQ(m.global_layers, (std::vector<int>{1}));
+  const RopeScaling& s = m.rope_scaling;
+  EXPECT_EQ(std::tuple(s.kind, s.factor, s.original_positions, s.whole),
+            std::tuple(RopeScaling::Kind::yarn, 32., 4096, false))
+      << "Transformers' own rule";
+  EXPECT_EQ(m.of_layer(0).rope_frequencies(), m.of_layer(1).rope_frequencies());
+  const auto tensors = DecoderLayer::tensors(m.of_layer(0), "l.");
+  EXPECT_EQ(tensors.at("l.self_attn.sinks"), Shape{8});
+  EXPECT_EQ(tensors.at("l.mlp.router.bias"), Shape{128});
+  EXPECT_EQ(tensors.at("l.mlp.experts.127.down_proj.bias"), Shape{64});
+  oss.update({{"attention_bias", false},
+              {"swiglu_limit", 3},
+              {"swiglu_alpha", 2},
+              {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}}});
+  m = load(oss);
+  EXPECT_EQ(std::tuple(m.qkv_bias, m.mixture->clamped->limit, m.mixture->clamped->slope), std::tuple(false, 3., 2.));
+  EXPECT_EQ(m.rope_scaling.kind, RopeScaling::Kind::linear);
+  oss["swiglu_limit"] = -1;
+  EXPECT_TRUE(says(refusal(oss), "'swiglu_limit' is -1"));
+}
+
+// As published for the 4b: what its text_config lacks has Transformers' defaults.
+TEST_F(ConfigOfFamilies, OfGemma3ThatSees) {
+  json gemma = json::parse(R"({"architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999,
+      "eoi_token_index": 256000, "eos_token_id": [1, 106], "image_token_index": 262144, "initializer_range": 0.02,
+      "mm_tokens_per_image": 256, "model_type": "gemma3", "text_config": {"hidden_size": 2560,
+      "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+      "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}, "torch_dtype": "bfloat16",
+      "transformers_version": "4.50.0.dev0", "vision_config": {"hidden_size": 1152, "image_size": 896}})");
+  const ModelConfig m = ModelConfig::parse(gemma.dump(), "config.json");
+  EXPECT_TRUE(m.vision && m.tied_head && m.gains_less_one && m.head_norms);
+  EXPECT_EQ(std::tuple(m.vocab, m.width, m.layers, m.heads, m.kv_heads, m.head_size, m.positions, m.window),
+            std::tuple(262208, 2560, 34, 8, 4, 256, 131072, 1024));
+  EXPECT_EQ(std::tuple(m.norm_epsilon, m.rope_theta, m.local_theta, m.rope_scaling.factor),
+            std::tuple(1e-6, 1e6, 1e4, 8.));
+  EXPECT_EQ(m.eos, (std::vector<int>{1, 106}));
+  EXPECT_EQ(m.global_layers, (std::vector<int>{5, 11, 17, 23, 29}));
+  EXPECT_EQ(tensors_of(m), tensors_of(published_shape("gemma-3-4b")));
+  gemma["text_config"]["hidden_activation"] = "relu";
+  EXPECT_TRUE(says(sentence_of([&] { (void)ModelConfig::parse(gemma.dump(), "config.json"); }),
+                   "'text_config.hidden_activation' is \"relu\""));
+  gemma.erase("text_config");
+  EXPECT_TRUE(says(sentence_of([&] { (void)ModelConfig::parse(gemma.dump(), "config.json"); }), "text_config"));
 }
 
 }  // namespace

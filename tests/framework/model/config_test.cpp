@@ -44,7 +44,7 @@ TEST_F(Config, ArchitectureMayBeGivenByModelTypeAlone) {
   EXPECT_TRUE(
       says(refusal({{"architectures", "absent"}, {"model_type", "gpt2"}}),
            "'model_type' is \"gpt2\", but the supported ones are llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, "
-           "qwen3_moe, gemma2, gemma3_text, phi3"));
+           "qwen3_moe, gemma2, gemma3_text, gemma3, phi3, olmo2, smollm3, gpt_oss"));
 }
 
 TEST_F(Config, DifferencesOfTheFamilies) {
@@ -205,10 +205,11 @@ TEST_F(Config, EndOfSequenceOfGenerationConfig) {
 
 TEST_F(Config, WhatIsNotImplementedIsNamed) {
   const std::vector<std::pair<json, std::string>> cases = {
-      {{{"architectures", {"GptOssForCausalLM"}}},
-       "'architectures' is [\"GptOssForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
+      {{{"architectures", {"OlmoeForCausalLM"}}},
+       "'architectures' is [\"OlmoeForCausalLM\"], but the supported ones are LlamaForCausalLM, MistralForCausalLM, "
        "Qwen2ForCausalLM, Qwen3ForCausalLM, MixtralForCausalLM, Qwen2MoeForCausalLM, Qwen3MoeForCausalLM, "
-       "Gemma2ForCausalLM, Gemma3ForCausalLM, Phi3ForCausalLM"},
+       "Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Phi3ForCausalLM, Olmo2ForCausalLM, "
+       "SmolLM3ForCausalLM, GptOssForCausalLM"},
       {{{"architectures", {"LlamaForCausalLM", "Other"}}}, "'architectures'"},
       {{{"hidden_act", "gelu"}}, "'hidden_act' is \"gelu\", but the only activation supported is \"silu\""},
       {{{"architectures", {"MistralForCausalLM"}}, {"num_key_value_heads", 4}, {"sliding_window", 0}},
@@ -220,9 +221,8 @@ TEST_F(Config, WhatIsNotImplementedIsNamed) {
        "'quantization_config.quant_method' is \"hqq\", but the supported ones are gptq"},
       {{{"auto_map", {{"AutoModel", "x"}}}}, "'auto_map'"},
       {{{"partial_rotary_factor", 0.5}}, "'partial_rotary_factor' is 0.5, but only 1 is supported"},
-      {{{"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}},
-       "'rope_scaling.type' is \"yarn\", but the supported kinds of rope scaling are"},
-      {{{"rope_parameters", {{"rope_type", "dynamic"}, {"factor", 2}}}}, "'rope_parameters.rope_type' is \"dynamic\""},
+      {{{"rope_scaling", {{"type", "axial"}, {"factor", 2}}}},
+       "'rope_scaling.type' is \"axial\", but the supported kinds of rope scaling are"},
       {{{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}}, "'rope_parameters.full_attention'"},
   };
   for (const auto& [changes, words] : cases) EXPECT_TRUE(says(refusal(changes), "config.json", words));

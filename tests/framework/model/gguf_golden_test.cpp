@@ -32,7 +32,8 @@ struct Fixture {
   std::size_t piece;  // tokens that are fed at once; 0: the logits of a prompt's last token alone are golden
 };
 constexpr Fixture kFixtures[] = {{"k-quants", 5}, {"quants", 5},   {"qwen2", 0},  {"scaled", 5}, {"mixtral", 5},
-                                 {"qwen2moe", 5}, {"qwen3moe", 5}, {"gemma2", 5}, {"gemma3", 5}, {"phi3", 5}};
+                                 {"qwen2moe", 5}, {"qwen3moe", 5}, {"gemma2", 5}, {"gemma3", 5}, {"phi3", 5},
+                                 {"olmo2", 5},    {"smollm3", 5},  {"gpt-oss", 5}};
 
 class GgufModels : public testing::TestWithParam<Fixture> {
  protected:
@@ -66,7 +67,7 @@ TEST_P(GgufModels, HaveMatricesOfCodesWhereTheyAreQuantized) {
     EXPECT_EQ(w.format == nullptr, dense.contains(type)) << name << " of type " << type;
     if (!w.format) continue;
     EXPECT_EQ(w.group, type == "Q6_K" ? 16 : 32) << name;
-    EXPECT_EQ(w.format->bits(), type[1] - '0') << name << " of type " << type;
+    EXPECT_EQ(w.format->bits(), type == "MXFP4" ? 4 : type[1] - '0') << name << " of type " << type;
     EXPECT_EQ(hash_of(dequantized(w).values), golden_[name]["hash"].get<std::string>()) << name << " of type " << type;
   }
 }
@@ -116,7 +117,7 @@ TEST(GgufFixtures, HaveEveryType) {
     tied_and_quantized |= c.tied_head && file->tensors().at("token_embd.weight").type->bits > 0;
   }
   EXPECT_EQ(types, (std::set<std::string>{"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K",
-                                          "Q6_K"}));
+                                          "Q6_K", "MXFP4"}));
   EXPECT_TRUE(reordered_bias && divisors && tied_and_quantized);
 }
 

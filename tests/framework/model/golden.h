@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/model/model_files.h"
 #include "tests/framework/model/chain.h"
 
 namespace foretoken::test {
@@ -18,8 +19,8 @@ const TransformerOptions kSingle{.dtype = "f32", .kv_dtype = "f32"};
 
 inline Transformer golden_model(Backend& backend, const std::filesystem::path& directory,
                                 const TransformerOptions& options) {
-  return {backend, ModelConfig::load(directory), Checkpoint::open(directory), directory.filename().string(), 0,
-          options};
+  const auto files = ModelFiles::open(directory);
+  return {backend, files->config(), *files->tensors(), directory.filename().string(), 0, options};
 }
 
 // Checks that every prompt's logits equal Transformers' to `bound` times the greatest. With a piece > 0 the prompt is

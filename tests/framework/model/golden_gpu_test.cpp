@@ -1,7 +1,6 @@
 // Every supported kind of model, on the GPU with fp32 weights, keys and values, gives the fp32 logits of Transformers.
 #include "tests/framework/model/golden.h"
 #include "tests/support/gpu.h"
-#include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -18,12 +17,6 @@ TEST_P(TinyModelOnGpu, meets_the_logits_of_transformers) {
   for (const bool invariant : {true, false}) {
     SCOPED_TRACE(invariant ? "invariant numerics" : "fast numerics");
     const auto backend = make_gpu({.invariant = invariant});
-    const ModelConfig c = ModelConfig::load(kTinyModels / GetParam());
-    if (c.attention_softcap > 0 || c.rotary > 0 || c.rope_scaling.attention_factor != 1) {
-      EXPECT_TRUE(says(sentence_of([&] { (void)golden_model(*backend, kTinyModels / GetParam(), kSingle); }),
-                       "cuda: ", "not supported; use the cpu device"));
-      continue;
-    }
     Transformer model = golden_model(*backend, kTinyModels / GetParam(), kSingle);
     EXPECT_EQ(meet_transformers(*backend, model, kBound, invariant ? 5 : 0),
               3);  // pieces give the same bits only where that is promised

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "framework/text/json_file.h"
+#include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -44,6 +46,21 @@ TEST_P(TinyModel, MeetsTheFrequenciesOfTransformers) {
   expect_near(config.of_layer(0).rope_frequencies(), "local_frequencies");
 }
 
+// Transformers takes the long factors of a sequence that is longer than the original length, here 8.
+TEST(LongRope, MeetsTransformersByItsLongFactors) {
+  nlohmann::json j = read_json(kTinyModels / "phi3" / "config.json");
+  j["original_max_position_embeddings"] = 8;
+  const ModelConfig config = ModelConfig::parse(j.dump(), "config.json"), all = config.with_long_factors();
+  EXPECT_EQ(std::tuple(config.positions, all.positions), std::tuple(8, 256));
+  for (const bool fast : {false, true}) {
+    const auto backend = fast ? make_cpu_backend(2) : make_reference_backend();
+    Transformer model(*backend, all, Checkpoint::open(kTinyModels / "phi3"), "phi3_long", 0, kSingle);
+    EXPECT_EQ(meet_transformers(*backend, model, 1e-5, 5), 1);
+  }
+  EXPECT_TRUE(says(sentence_of([] { (void)ModelConfig::load(kTinyModels / "llama2").with_long_factors(); }),
+                   "a LlamaForCausalLM without LongRoPE's long factors"));
+}
+
 // Every folder of tests/data/models is compared with its golden logits.
 INSTANTIATE_TEST_SUITE_P(Kinds, TinyModel, testing::ValuesIn(tiny_model_names()),
                          [](const auto& info) { return info.param; });
@@ -64,9 +81,13 @@ TEST(TinyModels, AreOfEveryKindThatIsSupported) {
         of["Llama 3's rope"] += m.rope_scaling.kind == RopeScaling::Kind::llama3;
     of["windows in some layers"] += !m.global_layers.empty(), of["two rotations"] += m.local_theta > 0;
     of["caps"] += m.attention_softcap > 0 && m.logit_softcap > 0;
+    of["YaRN"] += m.rope_scaling.kind == RopeScaling::Kind::yarn,
+        of["layers that rotate nothing"] += !m.still_layers.empty();
+    of["norms of all heads"] += m.joint_norms, of["no norms before sublayers"] += !m.pre_norms, of["sinks"] += m.sinks;
+    of["biases of experts"] += m.mixture && m.mixture->biases, of["a vision tower"] += m.vision;
     of["LongRoPE"] += m.rope_scaling.kind == RopeScaling::Kind::longrope, of["heads rotated in part"] += m.rotary > 0;
   }
-  EXPECT_EQ(of.size(), 26u);  // ten architectures and the sixteen kinds above
+  EXPECT_EQ(of.size(), 37u);  // fourteen architectures and the twenty-three kinds above
   for (const auto& [kind, models] : of) EXPECT_GT(models, 0) << kind;
 }
 

@@ -1,4 +1,6 @@
 // Pieces of a transformer that some families have: what is computed with them, and where they are refused.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "framework/model/head_rows.h"
@@ -40,14 +42,21 @@ TEST(Pieces, EmbeddingsAreMultipliedInTheTypeOfTheirTable) {
 // Before weights are read: here there are none.
 TEST(Pieces, ThatGpusLackAreRefusedBeforeWeightsAreRead) {
   struct Gpu final : ReferenceBackend {
-    std::string name() const override { return "cuda"; }
+    std::string name() const override { return "a device"; }
+    std::string lacks(const AttentionNeeds& needs) const override {
+      return needs.softcap            ? "a cap of scores"
+             : needs.partial_rotation ? "heads rotated in part"
+             : needs.sinks            ? "sinks"
+                                      : "";
+    }
   } gpu;
   ReferenceBackend reference;
   const auto refused = [&](const Backend& backend, const std::string& name) {
     return sentence_of([&] { (void)model_info(ModelConfig::load(kTinyModels / name), backend, name, 0, "auto"); });
   };
-  for (const char* name : {"gemma2", "phi3"}) {
-    EXPECT_TRUE(says(refused(gpu, name), "cuda: ", name, "not supported; use the cpu device"));
+  for (const auto& [name, lack] : {std::pair("gemma2", "a cap of scores"), std::pair("phi3", "heads rotated in part"),
+                                   std::pair("gpt_oss", "sinks")}) {
+    EXPECT_TRUE(says(refused(gpu, name), "a device: the model ", name, lack, "does not compute; use another device"));
     EXPECT_EQ(refused(reference, name), "");
   }
   EXPECT_EQ(refused(gpu, "gemma3"), "");
@@ -67,6 +76,19 @@ TEST(Pieces, GainsLessOneKeepTheTypeOfScales) {
   OpenModel open;
   open.config.vocab = 4, open.tensors = std::make_shared<Scaled>(source);
   EXPECT_EQ(with_head_rows(std::move(open), 5).tensors->scales(), DType::f16);
+}
+
+// Not by the config.json alone: the checkpoint holds its tensors, and none of them is read.
+TEST(Pieces, OfAVisionTowerAreLeftOutAndSaidSo) {
+  ReferenceBackend reference;
+  const auto files = ModelFiles::open(kTinyModels / "gemma3_vision");
+  const auto whole = Checkpoint::open(kTinyModels / "gemma3_vision").names();
+  const auto seen = [](const std::string& name) { return name.find("vision_tower") != name.npos; };
+  EXPECT_TRUE(std::ranges::any_of(whole, seen));
+  EXPECT_FALSE(std::ranges::any_of(files->tensors()->names(), seen));
+  const ModelInfo info = model_info(files->config(), reference, "m", 0);
+  EXPECT_TRUE(says(info.notice, "m is its language model alone", "vision tower is not computed"));
+  EXPECT_EQ(model_info(ModelConfig::load(kTinyModels / "gemma3"), reference, "m", 0).notice, "");
 }
 
 TEST(Pieces, EndsThatHeadsWouldReadOtherwiseAreRefused) {

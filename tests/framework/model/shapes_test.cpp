@@ -16,13 +16,20 @@ using nlohmann::json;
 
 // The number of parameters: embedding, layers, head.
 double parameters(const ModelConfig& m) {
-  const double attention = double(m.width) * m.head_size * (2 * m.heads + 2 * m.kv_heads),
-               ffn = m.mixture ? m.width * m.mixture->experts * (3.0 * m.mixture->width + 1) : 3.0 * m.width * m.ffn,
-               norms = (m.post_norms ? 4 : 2) * m.width + (m.head_norms ? 2 * m.head_size : 0);
+  const double biases = (m.qkv_bias ? m.head_size * (m.heads + 2 * m.kv_heads) : 0) + (m.out_bias ? m.width : 0) +
+                        (m.sinks ? m.heads : 0),
+               attention = double(m.width) * m.head_size * (2 * m.heads + 2 * m.kv_heads) + biases,
+               ffn_biases =
+                   m.mixture && m.mixture->biases ? m.mixture->experts * (2.0 * m.mixture->width + m.width + 1) : 0,
+               ffn = ffn_biases +
+                     (m.mixture ? m.width * m.mixture->experts * (3.0 * m.mixture->width + 1) : 3.0 * m.width * m.ffn),
+               heads = m.joint_norms ? m.head_size * (m.heads + m.kv_heads) : 2 * m.head_size,
+               norms = (m.post_norms && m.pre_norms ? 4 : 2) * m.width + (m.head_norms ? heads : 0);
   return double(m.vocab) * m.width * (m.tied_head ? 1 : 2) + m.layers * (attention + ffn + norms) + m.width;
 }
 
-// As published: 8.03, 70.6, 1.24, 3.21, 6.74, 30.5, 46.7, 2.61, 9.24, 27.2, 1.00, 14.7, 3.82, 3.84 billion.
+// As published: 8.03, 70.6, 1.24, 3.21, 6.74, 30.5, 46.7, 2.61, 9.24, 27.2, 1.00, 14.7, 3.82, 3.84, 1.48, 7.30, 13.7,
+// 32.2, 0.135, 0.362, 1.71, 3.08, 20.9, 117 billion.
 TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
   EXPECT_EQ(parameters(published_shape("llama-3.1-8b")), 8030261248);
   EXPECT_EQ(parameters(published_shape("llama-3.1-70b")), 70553706496);
@@ -38,6 +45,16 @@ TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
   EXPECT_EQ(parameters(published_shape("phi-4")), 14659507200);
   EXPECT_EQ(parameters(published_shape("phi-3-mini")), 3821079552);
   EXPECT_EQ(parameters(published_shape("phi-4-mini")), 3836021760);
+  EXPECT_EQ(parameters(published_shape("olmo-2-1b")), 1484916736);
+  EXPECT_EQ(parameters(published_shape("olmo-2-7b")), 7298617344);
+  EXPECT_EQ(parameters(published_shape("olmo-2-13b")), 13716198400);
+  EXPECT_EQ(parameters(published_shape("olmo-2-32b")), 32234279936);
+  EXPECT_EQ(parameters(published_shape("smollm2-135m")), 134515008);
+  EXPECT_EQ(parameters(published_shape("smollm2-360m")), 361821120);
+  EXPECT_EQ(parameters(published_shape("smollm2-1.7b")), 1711376384);
+  EXPECT_EQ(parameters(published_shape("smollm3-3b")), 3075098624);
+  EXPECT_EQ(parameters(published_shape("gpt-oss-20b")), 20914757184);
+  EXPECT_EQ(parameters(published_shape("gpt-oss-120b")), 116829156672);
 }
 
 TEST(Shapes, AreOfTheirFamilies) {
@@ -49,8 +66,11 @@ TEST(Shapes, AreOfTheirFamilies) {
                               : name.starts_with("gemma-2") ? "Gemma2ForCausalLM"
                               : name.starts_with("gemma-3") ? "Gemma3ForCausalLM"
                               : name.starts_with("phi")     ? "Phi3ForCausalLM"
+                              : name.starts_with("olmo")    ? "Olmo2ForCausalLM"
+                              : name.starts_with("smollm3") ? "SmolLM3ForCausalLM"
+                              : name.starts_with("gpt-oss") ? "GptOssForCausalLM"
                                                             : "LlamaForCausalLM");
-    EXPECT_EQ(m.mixture.has_value(), name == "mixtral-8x7b" || name == "qwen3-30b-a3b");
+    EXPECT_EQ(m.mixture.has_value(), name == "mixtral-8x7b" || name == "qwen3-30b-a3b" || name.starts_with("gpt-oss"));
   }
 }
 

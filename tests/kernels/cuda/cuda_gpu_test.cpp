@@ -170,6 +170,10 @@ TEST_P(Cuda, elementwise) {
     EXPECT_LT(distance(down(cuda->silu_mul(up(rounded(g)))), reference.silu_mul(through_bf16(g))), kRounding);
     EXPECT_LT(distance(down(cuda->gelu_mul(strided(g, 8))), reference.gelu_mul(g)), 1e-6);
     EXPECT_LT(distance(down(cuda->gelu_mul(up(rounded(g)))), reference.gelu_mul(through_bf16(g))), kRounding);
+    EXPECT_LT(distance(down(cuda->clamped_mul(strided(g, 8), 1.7f, 3)), reference.clamped_mul(g, 1.7f, 3)), 1e-6);
+    EXPECT_LT(
+        distance(down(cuda->clamped_mul(up(rounded(g)), 1.7f, 3)), reference.clamped_mul(through_bf16(g), 1.7f, 3)),
+        kRounding);
     const Tensor there = up(x), here = copy_of(x);
     cuda->scale(there, 2.5f), reference.scale(here, 2.5f);
     EXPECT_TRUE(same_bits(down(there), here));

@@ -264,6 +264,60 @@ MODELS = {
         torch.float32,
         {},
     ),
+}
+SMALL = dict(hidden_size=32, intermediate_size=32, num_attention_heads=4, num_key_value_heads=2)
+# Small, and with short prompts: what is committed has a limit.
+SMALL_MODELS = {
+    "olmo2": (dict(kind=Olmo2Config, num_hidden_layers=2, tie_word_embeddings=True, pad_token_id=0, **SMALL), torch.bfloat16, {}),
+    # Layer 1 rotates nothing.
+    "smollm3": (
+        dict(kind=SmolLM3Config, num_hidden_layers=2, no_rope_layers=[1, 0], pad_token_id=0, **SMALL),
+        torch.bfloat16,
+        {},
+    ),
+    # Layer 0 has a window. Experts are stored as MXFP4.
+    "gpt_oss": (
+        dict(
+            kind=GptOssConfig,
+            num_hidden_layers=2,
+            head_dim=8,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            sliding_window=9,
+            swiglu_limit=1.5,
+            rope_parameters=DEEPSEEK_ROPE | dict(rope_theta=150000.0, truncate=False),
+            **SMALL,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "gemma3_vision": (
+        dict(
+            kind=Gemma3Config,
+            text_config=dict(
+                vocab_size=96,
+                max_position_embeddings=256,
+                num_hidden_layers=2,
+                head_dim=8,
+                query_pre_attn_scalar=20,
+                sliding_window=9,
+                layer_types=["sliding_attention", "full_attention"],
+                eos_token_id=2,
+                bos_token_id=1,
+                **SMALL | dict(hidden_size=16),  # its root is a number of bf16
+            ),
+            vision_config=dict(
+                hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4,
+                vision_use_head=False,
+            ),
+            mm_tokens_per_image=4,
+            boi_token_index=3,
+            eoi_token_index=4,
+            image_token_index=5,
+        ),
+        torch.bfloat16,
+        {},
+    ),
     # As V2-Lite: queries are products with the input; layer 0 is dense.
     "deepseek2_lite": (
         dict(
@@ -335,60 +389,6 @@ MODELS = {
             topk_group=2,
             num_nextn_predict_layers=0,
             rope_parameters=DEEPSEEK_ROPE,
-        ),
-        torch.bfloat16,
-        {},
-    ),
-}
-SMALL = dict(hidden_size=32, intermediate_size=32, num_attention_heads=4, num_key_value_heads=2)
-# Small, and with short prompts: what is committed has a limit.
-SMALL_MODELS = {
-    "olmo2": (dict(kind=Olmo2Config, num_hidden_layers=2, tie_word_embeddings=True, pad_token_id=0, **SMALL), torch.bfloat16, {}),
-    # Layer 1 rotates nothing.
-    "smollm3": (
-        dict(kind=SmolLM3Config, num_hidden_layers=2, no_rope_layers=[1, 0], pad_token_id=0, **SMALL),
-        torch.bfloat16,
-        {},
-    ),
-    # Layer 0 has a window. Experts are stored as MXFP4.
-    "gpt_oss": (
-        dict(
-            kind=GptOssConfig,
-            num_hidden_layers=2,
-            head_dim=8,
-            num_local_experts=4,
-            num_experts_per_tok=2,
-            sliding_window=9,
-            swiglu_limit=1.5,
-            rope_parameters=DEEPSEEK_ROPE | dict(rope_theta=150000.0, truncate=False),
-            **SMALL,
-        ),
-        torch.bfloat16,
-        {},
-    ),
-    "gemma3_vision": (
-        dict(
-            kind=Gemma3Config,
-            text_config=dict(
-                vocab_size=96,
-                max_position_embeddings=256,
-                num_hidden_layers=2,
-                head_dim=8,
-                query_pre_attn_scalar=20,
-                sliding_window=9,
-                layer_types=["sliding_attention", "full_attention"],
-                eos_token_id=2,
-                bos_token_id=1,
-                **SMALL | dict(hidden_size=16),  # its root is a number of bf16
-            ),
-            vision_config=dict(
-                hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4,
-                vision_use_head=False,
-            ),
-            mm_tokens_per_image=4,
-            boi_token_index=3,
-            eoi_token_index=4,
-            image_token_index=5,
         ),
         torch.bfloat16,
         {},

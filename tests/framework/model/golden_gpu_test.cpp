@@ -1,6 +1,7 @@
 // Every supported kind of model, on the GPU with fp32 weights, keys and values, gives the fp32 logits of Transformers.
 #include "tests/framework/model/golden.h"
 #include "tests/support/gpu.h"
+#include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {

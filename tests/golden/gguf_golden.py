@@ -368,7 +368,8 @@ def split_kv_b(config, theirs: str, weight: numpy.ndarray) -> dict[str, numpy.nd
     """Keys and values of each head, as llama.cpp applies them to queries and to what is attended to."""
     both = weight.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
     plain = config.qk_nope_head_dim
-    return {theirs.replace("kv_b", "k_b"): both[:, :plain].swapaxes(1, 2), theirs.replace("kv_b", "v_b"): both[:, plain:]}
+    key, value = both[:, :plain].swapaxes(1, 2), both[:, plain:]
+    return {theirs.replace("kv_b", "k_b"): key, theirs.replace("kv_b", "v_b"): value}
 
 
 def joined_kv_b(config, weights: dict) -> dict:

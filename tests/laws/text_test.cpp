@@ -71,7 +71,7 @@ TEST(Greedy, TransformersOnEveryBackend) {
 // Drafters that read the target's layers or a part of its cache, beside latents (kv_heads of 1, values within keys).
 TEST(Greedy, PartsOfATargetOfLatents) {
   const std::set<std::string> reads_target = {"quest", "snapkv", "h2o", "window", "layer_skip", "mtp"};
-  for (const char* cache : {"f32", "bf16"}) {
+  for (const char* cache : {"f32", "int8"}) {
     const auto b = cpu_backend(2);
     const Models models = tiny_models(*b, {.target = "deepseek3", .kv_dtype = cache, .draft_kv_dtype = cache});
     std::set<std::string> met;

@@ -24,10 +24,11 @@ struct AttentionRules {
 // f of a cap; 0: none.
 inline double capped(double score, double cap) { return cap > 0 ? cap * std::tanh(score / cap) : score; }
 
-// The rotary embedding of the first 2 n numbers of every head; those behind them stay.
+// The rotary embedding of the first 2 n numbers of every head, as pairs (i, i + n); those behind them stay.
 struct RotaryRules {
-  Tensor frequencies;  // f32 [n], n <= head_size / 2
-  float factor = 1;    // of cosines and sines (LongRoPE: arXiv 2402.13753)
+  Tensor frequencies;       // f32 [n], n <= head_size / 2
+  float factor = 1;         // of cosines and sines (LongRoPE: arXiv 2402.13753)
+  bool neighbours = false;  // pairs are (2 i, 2 i + 1) (DeepSeek)
 
   RotaryRules() = default;
   RotaryRules(Tensor frequencies, float factor = 1)
@@ -39,6 +40,7 @@ struct AttentionNeeds {
   int head_size = 0;
   bool softcap = false, sinks = false;
   bool partial_rotation = false, rotation_factor = false;  // of RotaryRules
+  bool latent = false;                                     // values are parts of keys (KvLayer::latent)
 };
 
 }  // namespace foretoken

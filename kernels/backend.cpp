@@ -1,5 +1,6 @@
 #include "kernels/backend.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "kernels/error.h"
@@ -65,10 +66,19 @@ ExpertWeights Backend::group_experts(std::vector<Weight> matrices) {
   return {out, in, std::move(matrices), nullptr};
 }
 
-void expect_route(const Tensor& logits, int used) {
-  if (logits.rank() == 2 && logits.dtype() == DType::f32 && used >= 1 && used <= logits.dim(1)) return;
-  throw Error("route: " + std::to_string(used) + " experts of logits " + name_of(logits.dtype()) + " " +
-              logits.shape().text() + "; give F32 [rows, experts], and use at least one of them and at most all");
+void expect_route(const Tensor& logits, const RoutingRules& r) {
+  if (logits.rank() != 2 || logits.dtype() != DType::f32 || r.used < 1 || r.used > logits.dim(1))
+    throw Error("route: " + std::to_string(r.used) + " experts of logits " + name_of(logits.dtype()) + " " +
+                logits.shape().text() + "; give F32 [rows, experts], and use at least one of them and at most all");
+  const std::int64_t experts = logits.dim(1), size = experts / std::max(r.groups, 1);
+  if (r.groups < 1 || experts % r.groups || r.used_groups < 1 || r.used_groups > r.groups ||
+      r.used_groups * size < r.used || (r.sums_two && r.groups > 1 && size < 2))
+    throw Error("route: " + std::to_string(r.used_groups) + " of " + std::to_string(r.groups) + " groups of " +
+                std::to_string(experts) + " experts, of which a row uses " + std::to_string(r.used) +
+                "; groups must be of one size, and those that are used must have as many experts");
+  if (r.correction && (r.correction.dtype() != DType::f32 || r.correction.shape() != Shape{experts}))
+    throw Error("route: a correction " + r.correction.shape().text() + " of the scores of " + std::to_string(experts) +
+                " experts; give one F32 number for each");
 }
 
 void expect_grouped(const Tensor& x, const Routing& routing, const ExpertWeights& experts) {

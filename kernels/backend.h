@@ -118,9 +118,11 @@ class Backend {
   // In place, on a view x [rows, heads * head_size]: rms_norm of every head separately, gain f32 [head_size].
   virtual void head_norm(Tensor x, const Tensor& gain, float epsilon) = 0;
   // In place, on views q [rows, heads * head_size] and k [rows, kv_heads * head_size]: pairs (i, i + n) of every head
-  // are rotated by the angle positions[row] * frequencies[i], and multiplied by the rotation's factor; n frequencies.
+  // (or RotaryRules::neighbours) are rotated by the angle positions[row] * frequencies[i], and multiplied by the
+  // rotation's factor; n frequencies.
   virtual void rope(Tensor q, Tensor k, const Layout& layout, const RotaryRules& rotation, int head_size) = 0;
-  // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype.
+  // Writes row r of k and v [rows, kv_heads * head_size] to slot layout.slots[r] of its block table, in kv.dtype. v is
+  // absent where values are parts of keys (KvLayer::latent).
   virtual void store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) = 0;
   // rope, then store. An absent q: keys and values alone.
   virtual void rope_store(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
@@ -130,8 +132,8 @@ class Backend {
   }
   // softmax(f(q k^T * scale)) v over the slots that each row attends to, f and the scale as of the rules: q [rows,
   // heads
-  // * head_size] -> the same shape. Query head h reads kv head h / (heads / kv_heads). Layout::head_tables counts here
-  // alone.
+  // * head_size] -> f32 [rows, heads * KvLayer::value_size()]. Query head h reads kv head h / (heads / kv_heads).
+  // Layout::head_tables counts here alone.
   virtual Tensor attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) = 0;
   // rope_store, then attend. Fused where a device can: q and k may then remain unrotated.
   virtual Tensor rope_attend(Tensor q, Tensor k, const Tensor& v, const KvLayer& kv, const Layout& layout,
@@ -180,10 +182,12 @@ class Backend {
   }
 
   // ---- mixtures of experts ----
-  // Chooses the `used` experts of each row of logits f32 [rows, experts] that are the greatest, the lowest among
-  // equals; a NaN counts as infinite. Their shares are those of the softmax over all experts; `renormalized`: divided
-  // by the sum of the row's own. Throws Error where `used` is not within 1 and the number of experts.
-  virtual Routing route(const Tensor& logits, int used, bool renormalized) = 0;
+  // Chooses the experts of each row of logits f32 [rows, experts] by the rules. Throws Error where there are not so
+  // many experts, or the groups do not divide them, or those that are used have fewer than a row uses.
+  virtual Routing route(const Tensor& logits, const RoutingRules& rules) = 0;
+  Routing route(const Tensor& logits, int used, bool renormalized) {
+    return route(logits, RoutingRules(used, renormalized));
+  }
   // linear of each pair with the matrix of its expert: x [rows, in], of which a row serves all its pairs, or [pairs,
   // in]
   // -> f32 [pairs, out]. A matrix is read once for all pairs of its expert (of many pairs: once for some of them), and
@@ -293,7 +297,7 @@ void expect_bounds(const KvLayer& kv);
 void expect_draws(const Distributions& distributions, std::span<const TokenDraw> draws, const Tensor& to);
 // Likewise for operations on mixtures of experts, Backend::silu_add, Backend::rank, Backend::recall and
 // Backend::spread.
-void expect_route(const Tensor& logits, int used);
+void expect_route(const Tensor& logits, const RoutingRules& rules);
 void expect_grouped(const Tensor& x, const Routing& routing, const ExpertWeights& experts);
 void expect_shares(const Tensor& x, const Tensor& y, const Routing& routing);
 void expect_gated(const Tensor& x, const Tensor& y, const Tensor& logits);

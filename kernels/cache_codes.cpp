@@ -52,7 +52,7 @@ void store_codes(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layo
           round(kv.dtype, {x + h * kv.head_size, std::size_t(kv.head_size)}, to + h * kv.page_rows * kv.head_size);
   };
   put(k.row<float>(r), kv.keys, kv.key_scales);
-  put(v.row<float>(r), kv.values, kv.value_scales);
+  if (kv.latent == 0) put(v.row<float>(r), kv.values, kv.value_scales);
 }
 
 }  // namespace foretoken

@@ -24,7 +24,8 @@ float round_head(DType cache, std::span<const float> x, std::byte* codes);
 float number_of(DType cache, std::byte code);
 
 using RoundHead = std::function<float(DType cache, std::span<const float> x, std::byte* codes)>;
-// Stores row r of k and v, f32 [rows, kv_heads * head_size], in a layer of codes in host memory.
+// Stores row r of k and v, f32 [rows, kv_heads * head_size], in a layer of codes in host memory. v is absent where
+// values are parts of keys (KvLayer::latent).
 void store_codes(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout, int r,
                  const RoundHead& round);
 

@@ -7,6 +7,26 @@
 
 namespace foretoken {
 
+// Which experts a row uses, and their shares, by its logits. Scores are the softmax of the logits over all experts, or
+// their sigmoids; those with the greatest are used. With groups, of one size each, only experts of the `used_groups`
+// greatest groups are, where a group's score is that of its greatest expert, or the sum of its two greatest
+// (DeepSeek-V2: arXiv 2405.04434; V3: 2412.19437). The lowest among equals; a NaN counts as infinite.
+struct RoutingRules {
+  int used = 1;              // experts of a row
+  bool renormalized = true;  // shares are scores over the sum of the row's own; else scores
+  bool sigmoid = false;
+  bool sums_two = false;  // of groups
+  int groups = 1, used_groups = 1;
+  float scale = 1;         // by which shares are multiplied
+  Tensor correction = {};  // f32 [experts], in the backend's memory: added to scores, but not to shares; absent: 0
+
+  // The greatest logits have the greatest scores.
+  bool by_logits() const { return !sigmoid && !correction && used_groups == groups; }
+
+  RoutingRules() = default;
+  RoutingRules(int used, bool renormalized = true) : used(used), renormalized(renormalized) {}
+};
+
 // Made by Backend::route, in the backend's memory, so that the products behind it replay. Pair r * used + j is row r
 // with the j-th of its experts.
 struct Routing {

@@ -92,7 +92,7 @@ void HostBackend::head_norm(Tensor x, const Tensor& gain, float epsilon) {
 
 void HostBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
   expect_rows("store", k, std::int64_t(kv.kv_heads) * kv.head_size);
-  expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
+  if (kv.latent == 0) expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
   if (has_scales(kv.dtype)) {
     for (int r = 0; r < layout.rows; ++r) store_codes(k, v, kv, layout, r, round_head);
     return;
@@ -102,11 +102,12 @@ void HostBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, con
     const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
     const std::int32_t slot = layout.slots.data<std::int32_t>()[r];
     std::byte* key = slot_address(kv, kv.keys, table, slot);
-    std::byte* value = slot_address(kv, kv.values, table, slot);
-    for (int h = 0; h < kv.kv_heads; ++h) {
+    for (int h = 0; h < kv.kv_heads; ++h)
       convert(k.row<float>(r) + h * kv.head_size, key + h * head_bytes, kv.head_size, kv.dtype);
+    if (kv.latent > 0) continue;
+    std::byte* value = slot_address(kv, kv.values, table, slot);
+    for (int h = 0; h < kv.kv_heads; ++h)
       convert(v.row<float>(r) + h * kv.head_size, value + h * head_bytes, kv.head_size, kv.dtype);
-    }
   }
 }
 

@@ -26,7 +26,8 @@ class HostBackend : public Backend {
   Tensor select_pages(const Tensor& q, const KvLayer& kv, const Layout& layout) override;
   Tensor gather(const Tensor& x, const Tensor& rows) override;
   // host_experts.cpp
-  Routing route(const Tensor& logits, int used, bool renormalized) override;
+  using Backend::route;
+  Routing route(const Tensor& logits, const RoutingRules& rules) override;
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;

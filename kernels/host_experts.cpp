@@ -1,6 +1,7 @@
 // Mixtures of experts in host memory, all but their products, by their definitions.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -10,28 +11,70 @@
 namespace foretoken {
 namespace {
 
-// The experts of a row, and their shares. The mass of the softmax is added in the order of the experts.
-void choose(const float* logits, int experts, int used, bool renormalized, std::int32_t* chosen, float* shares) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const auto key = [&](int e) { return std::isnan(logits[e]) ? kInfinity : logits[e]; };
-  std::vector<int> order(static_cast<std::size_t>(experts));
+constexpr float kGreatestKey = std::numeric_limits<float>::infinity();
+
+// The numbers 0 .. count - 1, of which the first `used` are those of the greatest keys, the lowest among equals.
+std::vector<int> greatest(const std::vector<float>& keys, int used) {
+  std::vector<int> order(keys.size());
   std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + used, order.end(),
-                    [&](int a, int b) { return key(a) > key(b) || (key(a) == key(b) && a < b); });
-  const double peak = logits[order[0]];
-  double mass = 0, kept = 0;
-  for (int e = 0; e < experts; ++e) mass += std::exp(logits[e] - peak);
-  for (int j = 0; j < used; ++j) kept += std::exp(logits[order[std::size_t(j)]] - peak);
-  for (int j = 0; j < used; ++j) {
+  std::partial_sort(order.begin(), order.begin() + used, order.end(), [&](int a, int b) {
+    const float of_a = keys[std::size_t(a)], of_b = keys[std::size_t(b)];
+    return of_a > of_b || (of_a == of_b && a < b);
+  });
+  return order;
+}
+
+// Keys of the experts outside the groups that are used become the least.
+void keep_groups(std::vector<float>& keys, const RoutingRules& r) {
+  const std::size_t size = keys.size() / std::size_t(r.groups);
+  std::vector<float> groups;
+  for (auto first = keys.begin(); first != keys.end(); first += std::ptrdiff_t(size)) {
+    std::vector<float> own(first, first + std::ptrdiff_t(size));
+    std::partial_sort(own.begin(), own.begin() + (r.sums_two ? 2 : 1), own.end(), std::greater<>());
+    groups.push_back(r.sums_two ? own[0] + own[1] : own[0]);
+    if (std::isnan(groups.back())) groups.back() = kGreatestKey;
+  }
+  const std::vector<int> order = greatest(groups, r.used_groups);
+  for (std::size_t i = std::size_t(r.used_groups); i < order.size(); ++i)
+    std::fill_n(keys.begin() + std::ptrdiff_t(std::size_t(order[i]) * size), size, -kGreatestKey);
+}
+
+// The experts of a row, and their shares. Sums are added in the order of the experts: the mass of the softmax, and in
+// the order of shares what those are divided by.
+void choose(const float* logits, int experts, const RoutingRules& r, std::int32_t* chosen, float* shares) {
+  const auto all = [&](const auto& f) {
+    std::vector<double> of(static_cast<std::size_t>(experts));
+    for (int e = 0; e < experts; ++e) of[std::size_t(e)] = f(e);
+    return of;
+  };
+  const double peak = std::accumulate(logits, logits + experts, logits[0],
+                                      [](float a, float b) { return std::isnan(a) || a >= b ? a : b; });
+  std::vector<double> scores = all([&](int e) {
+    return r.sigmoid ? double(float(1 / (1 + std::exp(-double(logits[e]))))) : std::exp(double(logits[e]) - peak);
+  });
+  const double mass = r.sigmoid ? 1 : std::accumulate(scores.begin(), scores.end(), 0.0);
+  std::vector<float> keys(static_cast<std::size_t>(experts));
+  for (std::size_t e = 0; e < keys.size(); ++e) {
+    keys[e] = r.by_logits() ? logits[e] : float(scores[e] / mass);
+    if (r.correction) keys[e] += r.correction.data<float>()[e];
+    if (std::isnan(keys[e])) keys[e] = kGreatestKey;
+  }
+  if (r.used_groups < r.groups) keep_groups(keys, r);
+  const std::vector<int> order = greatest(keys, r.used);
+  double kept = 0;
+  for (int j = 0; j < r.used; ++j) kept += scores[std::size_t(order[std::size_t(j)])];
+  if (r.sigmoid) kept += 1e-20;
+  for (int j = 0; j < r.used; ++j) {
     chosen[j] = order[std::size_t(j)];
-    shares[j] = float(std::exp(logits[chosen[j]] - peak) / (renormalized ? kept : mass));
+    shares[j] = float(scores[std::size_t(chosen[j])] / (r.renormalized ? kept : mass) * double(r.scale));
   }
 }
 
 }  // namespace
 
-Routing HostBackend::route(const Tensor& logits, int used, bool renormalized) {
-  expect_route(logits, used);
+Routing HostBackend::route(const Tensor& logits, const RoutingRules& rules) {
+  expect_route(logits, rules);
+  const int used = rules.used;
   const std::int64_t rows = logits.dim(0), experts = logits.dim(1), count = rows * used;
   const Routing r{.experts = int(experts),
                   .used = used,
@@ -41,8 +84,7 @@ Routing HostBackend::route(const Tensor& logits, int used, bool renormalized) {
                   .offsets = allocate({experts + 1}, DType::i32),
                   .touched = allocate({experts}, DType::i32)};
   for_each(int(rows), [&](int row) {
-    choose(logits.row<float>(row), int(experts), used, renormalized, r.chosen.row<std::int32_t>(row),
-           r.shares.row<float>(row));
+    choose(logits.row<float>(row), int(experts), rules, r.chosen.row<std::int32_t>(row), r.shares.row<float>(row));
   });
   const std::int32_t* const chosen = r.chosen.data<std::int32_t>();
   auto *const offsets = r.offsets.data<std::int32_t>(), *const touched = r.touched.data<std::int32_t>();

@@ -26,6 +26,10 @@ struct KvLayer {
   DType dtype = DType::f32;                       // f32, bf16, i8, e4m3
   std::int64_t key_scales = 0, value_scales = 0;  // byte offsets in a page; of codes
   std::int64_t bounds = 0;  // byte offset in a page of what bound_pages writes; 0: a page has no room for it
+  // > 0: a value is the last so many numbers of its key, with the key's scale, where `values` and `value_scales` say
+  // (multi-head latent attention: arXiv 2405.04434). 0: values are stored apart.
+  int latent = 0;
+  int value_size() const { return latent > 0 ? latent : head_size; }
 };
 // Of the bounds of its keys, by the type of a cache.
 inline DType bounds_type(DType cache) { return cache == DType::f32 ? DType::f32 : DType::bf16; }
@@ -34,19 +38,23 @@ inline DType bounds_type(DType cache) { return cache == DType::f32 ? DType::f32 
 struct KvPlane {
   std::int64_t begin = 0, bytes = 0;
 };
-// Everything that a layer has in a page for each row: keys, values, and the scales of codes.
+// Everything that a layer has in a page for each row: keys, values that are apart from them, and the scales of codes.
 class KvPlanes {
  public:
-  explicit KvPlanes(const KvLayer& kv) : count_(has_scales(kv.dtype) ? 4 : 2) {
+  explicit KvPlanes(const KvLayer& kv) {
     const std::int64_t bytes = kv.head_size * size_of(kv.dtype);
-    all_ = {{{kv.keys, bytes}, {kv.values, bytes}, {kv.key_scales, 4}, {kv.value_scales, 4}}};
+    all_[count_++] = {kv.keys, bytes};
+    if (kv.latent == 0) all_[count_++] = {kv.values, bytes};
+    if (!has_scales(kv.dtype)) return;
+    all_[count_++] = {kv.key_scales, 4};
+    if (kv.latent == 0) all_[count_++] = {kv.value_scales, 4};
   }
   const KvPlane* begin() const { return all_.data(); }
   const KvPlane* end() const { return all_.data() + count_; }
 
  private:
   std::array<KvPlane, 4> all_;
-  int count_;
+  std::size_t count_ = 0;
 };
 
 // A row of a page.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -39,7 +40,9 @@ Tensor columns_of(const Tensor& all, std::int64_t begin, std::int64_t count) {
 
 }  // namespace
 
-HeadTensors::HeadTensors(const fs::path& directory, const Rename& known_as) : file_(opened(directory)) {
+HeadTensors::HeadTensors(const fs::path& directory, const Rename& known_as,
+                         std::shared_ptr<const TensorSource> quantized)
+    : file_(opened(directory)), quantized_(std::move(quantized)) {
   for (const std::string& name : file_.names()) {
     const std::string here = known_as(name);
     if (here.empty())
@@ -60,14 +63,28 @@ Tensor HeadTensors::tensor(const std::string& name, const Shape& expected) const
   if (stored == stored_.end())
     throw Error(where() + " has no tensor '" + whole + "'; it is no whole head of this kind");
   read_.insert(stored->second);
-  if (part == name.npos || expected.rank() != 2) return file_.tensor(stored->second, expected);
-  const Tensor all = file_.tensor(stored->second);
+  if (part == name.npos || expected.rank() != 2)
+    return quantized_ ? quantized_->tensor(stored->second, expected) : file_.tensor(stored->second, expected);
+  const Tensor all = dequantized_whole(stored->second);
   const std::int64_t begin = (name[part + std::strlen(".part")] - '0') * expected[1];
   if (all.rank() != 2 || all.dim(0) != expected[0] || all.dim(1) % expected[1] != 0 || begin >= all.dim(1))
     throw Error(where() + ": tensor '" + stored->second + "' has the shape " + all.shape().text() + ", but inputs of " +
                 std::to_string(expected[1]) + " numbers side by side and " + std::to_string(expected[0]) +
                 " outputs are expected; the head belongs to another target");
   return columns_of(all, begin, expected[1]);
+}
+
+Tensor HeadTensors::dequantized_whole(const std::string& stored) const {
+  const Tensor all = file_.tensor(stored);
+  return quantized_ ? quantized_->tensor(stored, all.shape()) : all;
+}
+
+Weight HeadTensors::matrix(const std::string& module, const Shape& expected) const {
+  constexpr std::string_view kWeight = ".weight";
+  const auto stored = stored_.find(module + std::string(kWeight));
+  if (!quantized_ || stored == stored_.end()) return TensorSource::matrix(module, expected);
+  read_.insert(stored->second);
+  return quantized_->matrix(stored->second.substr(0, stored->second.size() - kWeight.size()), expected);
 }
 
 std::vector<std::string> HeadTensors::names() const {

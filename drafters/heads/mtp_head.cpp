@@ -5,6 +5,7 @@
 
 #include "drafters/heads/eagle_files.h"
 #include "drafters/heads/head_tensors.h"
+#include "framework/model/model_files.h"
 #include "framework/model/unit_offset.h"
 #include "framework/text/json_file.h"
 #include "kernels/error.h"
@@ -49,6 +50,7 @@ ModelConfig mtp_layer(const std::filesystem::path& directory) {
   if (named == json::array({"MiMoForCausalLM"})) config["architectures"] = {"Qwen2ForCausalLM"};
   ModelConfig layer = ModelConfig::parse(config.dump(), (directory / "config.json").string());
   layer.layers = 1;
+  if (layer.mixture) layer.mixture->dense_layers.clear();
   return layer;
 }
 
@@ -62,9 +64,11 @@ std::map<std::string, Shape> mtp_shapes(const ModelConfig& c) {
 MtpFiles trained_mtp(const std::filesystem::path& directory, const ModelInfo& target) {
   MtpFiles files;
   files.name = directory.string(), files.layer = mtp_layer(directory);
+  std::shared_ptr<const TensorSource> quantized;
+  if (files.layer.quantization) quantized = ModelFiles::open(directory)->tensors();
   for (const MtpNames& names : all_names(int(target.kv.layers.size()))) {
-    const auto tensors =
-        std::make_shared<HeadTensors>(directory, [&](const std::string& name) { return mtp_known_as(names, name); });
+    const auto tensors = std::make_shared<HeadTensors>(
+        directory, [&](const std::string& name) { return mtp_known_as(names, name); }, quantized);
     if (!tensors->has("fc.weight")) continue;
     std::shared_ptr<const TensorSource> source = tensors;
     if (names.unit_offset) source = std::make_shared<UnitOffset>(tensors);

@@ -10,7 +10,8 @@ namespace foretoken {
 StateHead::StateHead(const ModelConfig& c, const Ends& ends, const ModelInfo& target, std::string name)
     : info_(target), ends_(ends), epsilon_(float(c.norm_epsilon)) {
   info_.name = std::move(name), info_.positions = c.positions, info_.width = c.width, info_.skip = 1;
-  info_.kv = KvShape(c.layers, c.kv_heads, c.head_size, target.kv.layers.front().dtype, c.window);
+  const DType cache = target.kv.layers.front().dtype;
+  info_.kv = c.latent ? kept_latents(c, cache) : KvShape(c.layers, c.kv_heads, c.head_size, cache, c.window);
   info_.kv.expect_heads(info_.name);
 }
 

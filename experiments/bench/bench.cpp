@@ -156,6 +156,10 @@ std::vector<ProductShape> shapes_of(const ModelConfig& m) {
         "a mixture of experts (" + m.architecture +
         ") has products of groups of rows, which this bench does not measure; use foretoken bench --steps, or a "
         "dense model");
+  if (m.latent)
+    throw Error("latent attention (" + m.architecture +
+                ") has products of each head, which this bench does not measure; use foretoken bench --steps, or "
+                "another model");
   const std::int64_t width = m.width, q = std::int64_t(m.heads) * m.head_size,
                      kv = std::int64_t(m.kv_heads) * m.head_size, ffn = m.ffn;
   // Enough layers to exceed the caches give the same result as all of them.

@@ -87,6 +87,8 @@ double AttentionLoad::bytes() const { return double(batch) * context * double(la
 double attention_seconds(Backend& b, const ModelConfig& m, const AttentionLoad& load, int repeats) {
   constexpr int kWarmUp = 3;  // one recorded, two replayed
   static std::int64_t runs = 0;
+  if (m.latent)
+    throw Error("attention alone: that on latents (" + m.architecture + ") is not measured; give another model");
   if (load.rows > load.context)
     throw Error("attention alone: " + std::to_string(load.rows) + " rows do not fit into a context of " +
                 std::to_string(load.context) + "; give a longer context");

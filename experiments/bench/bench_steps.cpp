@@ -175,15 +175,24 @@ ModelConfig config_of(const Scenario& s) {
   return open_model(target_of(s.run), [](const std::string& directory) { return directory; }).config;
 }
 
+// Numbers of the matrices of a layer's attention.
+double attention_of(const ModelConfig& m) {
+  const double width = m.width, q = double(m.heads) * m.head_size, kv = double(m.kv_heads) * m.head_size;
+  if (!m.latent) return 2 * width * (q + kv);
+  const LatentConfig& l = *m.latent;
+  const double rank = l.query_rank, of_queries = rank > 0 ? rank * (width + q) : width * q;
+  return of_queries + width * l.kept() + double(m.heads) * (double(l.rank) * (l.plain + l.value) + width * l.value);
+}
+
 // Of the products of a forward: logits of some of its rows.
 double operations_of(const ModelConfig& m, double rows, double logits) {
-  const double width = m.width, q = double(m.heads) * m.head_size, kv = double(m.kv_heads) * m.head_size;
+  const double width = m.width;
   double hidden = 0;  // units of all layers that a row uses
   for (int l = 0; l < m.layers; ++l) {
     const std::optional<MixtureConfig> mixture = m.of_layer(l).mixture;
     hidden += mixture ? double(mixture->used) * mixture->width + mixture->shared_width : m.ffn;
   }
-  return 2 * (rows * width * (m.layers * 2 * (q + kv) + 3 * hidden) + logits * m.vocab * width);
+  return 2 * (rows * width * 3 * hidden + rows * m.layers * attention_of(m) + logits * m.vocab * width);
 }
 
 // Of a sequence's cache that a row reads: a layer with a window reads no more than that.

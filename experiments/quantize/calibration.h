@@ -74,9 +74,7 @@ class ObservingBackend final : public Backend {
   ExpertWeights group_experts(std::vector<Weight> matrices) override {
     return device_.group_experts(std::move(matrices));
   }
-  Routing route(const Tensor& logits, int used, bool renormalized) override {
-    return device_.route(logits, used, renormalized);
-  }
+  Routing route(const Tensor& logits, const RoutingRules& rules) override { return device_.route(logits, rules); }
   Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override {
     return device_.grouped_linear(x, routing, experts);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "framework/model/config_latent.h"
 #include "framework/model/config_rope.h"
 #include "framework/model/quantized/quantization.h"
 #include "framework/text/json_file.h"
@@ -17,7 +18,20 @@ constexpr int kMost = 1 << 24;  // the greatest size in a config: products of tw
 constexpr int kMostExperts = 4096;
 
 // Whose attention a family has.
-enum class Kind : std::uint8_t { llama, mistral, qwen2, qwen3, gemma2, gemma3, phi3, olmo2, smollm3, gpt_oss };
+enum class Kind : std::uint8_t {
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  gemma2,
+  gemma3,
+  phi3,
+  olmo2,
+  smollm3,
+  gpt_oss,
+  deepseek2,
+  deepseek3
+};
 
 // How a family names its experts, and Transformers' defaults.
 struct Experts {
@@ -42,6 +56,10 @@ constexpr Experts kQwen3Moe{.count = "num_experts",
                             .width = "moe_intermediate_size",
                             .hidden = 768,
                             .norm_topk_prob = true};
+constexpr Experts kDeepseek2{
+    .count = "n_routed_experts", .experts = 64, .width = "moe_intermediate_size", .hidden = 1407};
+constexpr Experts kDeepseek3{
+    .count = "n_routed_experts", .experts = 256, .used = 8, .width = "moe_intermediate_size", .hidden = 2048};
 constexpr Experts kGptOss{.count = "num_local_experts", .experts = 128, .used = 4, .width = "intermediate_size"};
 
 // Transformers' defaults where a config has no such key; a null has another meaning, as the functions below say.
@@ -65,6 +83,7 @@ struct Family {
   int vocab = 0, heads = 0, positions = 0;
   double epsilon = 0;
   bool gemma() const { return kind == Kind::gemma2 || kind == Kind::gemma3; }
+  bool latent() const { return kind == Kind::deepseek2 || kind == Kind::deepseek3; }
 };
 constexpr Family kFamilies[] = {
     {"llama", "LlamaForCausalLM"},
@@ -145,7 +164,15 @@ constexpr Family kFamilies[] = {
      .experts = kGptOss,
      .period = 2,
      .rope_rule = R"({"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1, "truncate": false,
-                      "original_max_position_embeddings": 4096})"}};
+                      "original_max_position_embeddings": 4096})"},
+    {.model_type = "deepseek_v2",
+     .architecture = "DeepseekV2ForCausalLM",
+     .kind = Kind::deepseek2,
+     .experts = kDeepseek2},
+    {.model_type = "deepseek_v3",
+     .architecture = "DeepseekV3ForCausalLM",
+     .kind = Kind::deepseek3,
+     .experts = kDeepseek3}};
 
 // By "architectures", or where that is absent by "model_type".
 const Family& family_of(const Fields& config) {
@@ -172,8 +199,8 @@ void refuse_unsupported(const Fields& config, const Family& family) {
   if (config.boolean_or("use_sliding_window", false))
     config.refuse("use_sliding_window", "only false is supported: windows of some layers only are missing");
   for (const char* key : {"compression_config", "auto_map"}) {
-    // Published files of Phi-3 still name the program that Transformers has made its own.
-    if (family.kind == Kind::phi3 && key == std::string("auto_map")) continue;
+    // Published files of Phi-3 and DeepSeek still name the program that Transformers has made its own.
+    if ((family.kind == Kind::phi3 || family.latent()) && key == std::string("auto_map")) continue;
     if (config.has(key)) config.refuse(key, "this is not supported; choose a checkpoint without it");
   }
   if (family.kind == Kind::gemma3 && config.has("attn_logit_softcapping"))
@@ -262,22 +289,26 @@ void read_gemma(const Fields& config, const Family& family, ModelConfig& m) {
   m.mlp_bias = false;
 }
 
+constexpr const char* kUsedExperts = "num_experts_per_tok";
+
 void read_experts(const Fields& config, const Family& family, ModelConfig& m) {
   const Experts& e = family.experts;
   if (e.count == nullptr) return;
   MixtureConfig x;
   // Transformers 5 writes a Qwen3-MoE's under the name of Mixtral's.
-  const char* count = config.has(e.count) ? e.count : kMixtral.count;
+  const char* count = config.has(e.count) || family.latent() ? e.count : kMixtral.count;
   x.experts = config.integer_or(count, 1, kMostExperts, e.experts);
-  x.used = config.integer_or("num_experts_per_tok", 1, kMostExperts, e.used);
+  x.used = e.used > 0 ? config.integer_or(kUsedExperts, 1, kMostExperts, e.used)
+                      : config.integer(kUsedExperts, 1, kMostExperts);
   if (std::int64_t(x.experts) * m.layers > MixtureConfig::kMost)
     config.refuse(count, "that times num_hidden_layers is beyond any model");
-  if (x.used > x.experts)
-    config.refuse("num_experts_per_tok", "the model has " + std::to_string(x.experts) + " experts");
+  if (x.used > x.experts) config.refuse(kUsedExperts, "the model has " + std::to_string(x.experts) + " experts");
   x.width = e.hidden > 0 ? config.integer_or(e.width, 1, kMost, e.hidden) : config.integer(e.width, 1, kMost);
   if (e.shared > 0) x.shared_width = config.integer_or("shared_expert_intermediate_size", 1, kMost, e.shared);
   x.renormalized = !e.norm_topk_prob || config.boolean_or("norm_topk_prob", false);
-  if (family.kind == Kind::gpt_oss) {
+  if (family.latent()) {
+    read_routing(config, family.kind == Kind::deepseek3, m.layers, x);
+  } else if (family.kind == Kind::gpt_oss) {
     x.router = "router", x.biases = x.stacked = true;
     x.clamped = {.limit = config.positive_or("swiglu_limit", 7), .slope = config.positive_or("swiglu_alpha", 1.702)};
   } else if (family.kind == Kind::mistral)
@@ -316,6 +347,7 @@ void read_shape(const Fields& config, const Family& family, ModelConfig& m) {
   m.positions = size_of(config, "max_position_embeddings", family.positions);
   if (m.heads % m.kv_heads)
     config.refuse("num_key_value_heads", "must divide num_attention_heads (" + std::to_string(m.heads) + ")");
+  if (family.latent()) return read_latent(config, family.kind == Kind::deepseek3, m);
   const int own = absent_or(config, "head_dim", family.head_size, 0);
   if (!config.has("head_dim") && own == 0 && m.width % m.heads)
     config.refuse("num_attention_heads",

@@ -1,5 +1,6 @@
 // The contents of a Hugging Face config.json of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma, Phi, OLMo 2,
-// SmolLM) and of its mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE, gpt-oss). This module must not know devices,
+// SmolLM) and of its mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE, gpt-oss, DeepSeek-V2 and V3). This module must
+// not know devices,
 // checkpoints or caches.
 #pragma once
 #include <cstdint>
@@ -59,7 +60,12 @@ struct MixtureConfig {
   int width = 0;              // hidden units of an expert
   // Of one more expert, which every row uses, times the sigmoid of a gate of its own (Qwen2-MoE); 0: there is none.
   int shared_width = 0;
+  bool shared_gate = true;   // without it every row adds it as it is (DeepSeek)
   bool renormalized = true;  // the shares of the used experts are divided by their sum
+  // Of DeepSeek, as RoutingRules have them; `corrected`: a checkpoint has the correction.
+  bool sigmoid = false, corrected = false, sums_two = false;
+  int groups = 1, used_groups = 1;
+  double scale = 1;
   double used_share() const { return double(used) / experts; }  // of the experts, by one row
   // Names of the module in a layer and of an expert's matrices in a checkpoint.
   std::string module = "mlp", router = "gate", gate = "gate_proj", up = "up_proj", down = "down_proj";
@@ -76,6 +82,18 @@ struct MixtureConfig {
   }
 };
 
+// Multi-head latent attention (DeepSeek-V2: arXiv 2405.04434). A position keeps a latent, and numbers of its key that
+// are rotated, once for all heads; a head's other numbers of the key, and its value, are products with the latent.
+struct LatentConfig {
+  int rank = 0;                // kv_lora_rank: numbers of the latent
+  int query_rank = 0;          // q_lora_rank: of what queries are products with; 0: with the layer's input
+  int plain = 0, rotated = 0;  // qk_nope_head_dim, qk_rope_head_dim: numbers of a head of a query, in this order
+  int value = 0;               // v_head_dim
+  bool neighbours = true;      // rope_interleave: pairs of numbers that are rotated together are adjacent
+  bool split = false;          // kv_b_proj is k_b_proj [heads rank, plain] and v_b_proj [heads value, rank] (GGUF)
+  int kept() const { return rotated + rank; }  // numbers of a position in the cache: the rotated ones, then the latent
+};
+
 // That ModelConfig reads, as config.json names them: "LlamaForCausalLM" and so on.
 const std::vector<std::string>& architectures();
 
@@ -86,6 +104,7 @@ struct ModelConfig {
   int layers = 0;
   int prediction_layers = 0;  // num_nextn_predict_layers: after the others in a checkpoint, never computed
   int heads = 0, kv_heads = 0, head_size = 0;
+  std::optional<LatentConfig> latent;  // then kv_heads = heads, and head_size is that of a query
   int ffn = 0;  // intermediate_size; 0, in a layer of a head alone: it has no feed-forward sublayer
   std::optional<MixtureConfig> mixture;  // of all layers but its dense ones; absent: all are dense
   int positions = 0;                     // max_position_embeddings: the longest sequence

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/error.h"
+
 namespace foretoken {
 namespace {
 
@@ -16,13 +18,17 @@ bool rotates_whole_heads(const ModelConfig& c) { return c.rotary == 0 || c.rotar
 AttentionRules attention_rules(const ModelConfig& c) {
   const double scalar = c.query_scalar > 0 ? c.query_scalar : c.head_size;
   const double factor = rotates_whole_heads(c) && !c.still ? c.rope_scaling.attention_factor : 1;
-  return {float(factor * factor) / std::sqrt(float(scalar)), float(c.attention_softcap)};
+  // DeepSeek's rule for YaRN sharpens scores too.
+  const double sharper = c.latent ? yarn_scale(c.rope_scaling.factor, c.rope_scaling.all_dim_scale) : 1;
+  return {float(factor * factor * sharper * sharper) / std::sqrt(float(scalar)), float(c.attention_softcap)};
 }
 
 RotaryRules rotation_of(Backend& backend, const ModelConfig& c) {
   const std::vector<float> frequencies = c.rope_frequencies();
-  return {backend.upload(Tensor::host_copy<float>(frequencies, DType::f32)),
-          rotates_whole_heads(c) || c.still ? 1.0f : float(c.rope_scaling.attention_factor)};
+  RotaryRules rules(backend.upload(Tensor::host_copy<float>(frequencies, DType::f32)),
+                    rotates_whole_heads(c) || c.still ? 1.0f : float(c.rope_scaling.attention_factor));
+  rules.neighbours = c.latent && c.latent->neighbours;
+  return rules;
 }
 
 std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const std::string& prefix,
@@ -41,14 +47,16 @@ std::map<std::string, Shape> DecoderLayer::tensors(const ModelConfig& c, const s
   if (c.sinks) all[attention + "sinks"] = {c.heads};
   if (projections != Projections::none && c.pre_norms) all[prefix + "input_layernorm.weight"] = {c.width};
   if (c.post_norms) all[prefix + kAttentionPostNorm] = {c.width};
-  if (c.fused) {
+  if (c.latent) {
+    all.merge(LatentAttention::tensors(c, prefix));
+  } else if (c.fused) {
     matrix(attention + "qkv_proj", q + 2 * kv, c.width, c.qkv_bias);
   } else if (projections != Projections::none) {
     matrix(attention + "q_proj", q, c.width, c.qkv_bias);
     matrix(attention + "k_proj", kv, c.width, c.qkv_bias);
     matrix(attention + "v_proj", kv, c.width, c.qkv_bias);
   }
-  matrix(attention + "o_proj", c.width, q, c.out_bias);
+  matrix(attention + "o_proj", c.width, c.latent ? std::int64_t(c.heads) * c.latent->value : q, c.out_bias);
   if (c.ffn > 0) all.merge(FeedForward::tensors(c, prefix));
   return all;
 }
@@ -68,7 +76,11 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
   rules_.sinks = load.vector_if(attention + "sinks");
   if (projections != Projections::none && c.pre_norms) attention_norm_ = load.vector(prefix + "input_layernorm.weight");
   if (c.post_norms) post_norm_ = load.vector(prefix + kAttentionPostNorm);
-  if (c.fused)
+  if (c.latent && projections != Projections::own)
+    throw Error("latent attention makes keys of its input alone; choose a head whose target has none");
+  if (c.latent)
+    latent_ = std::make_shared<const LatentAttention>(load, c, prefix);
+  else if (c.fused)
     qkv_ = load.products({attention + "qkv_proj"});
   else if (projections == Projections::own)
     qkv_ = load.products({q, k, v});
@@ -88,6 +100,11 @@ Tensor DecoderLayer::projected(Backend& b, const Tensor& x, const Products& by) 
 
 void DecoderLayer::attend(Backend& b, const Tensor& x, const Layout& layout, const KvLayer& kv,
                           const Tensor& mass) const {
+  if (latent_) {
+    const auto [q, k] = latent_->project(b, x, attention_norm_, epsilon_);
+    const Tensor seen = attended(b, q, k, {}, layout.first ? without_window(layout) : layout, kv, mass);
+    return add_attended(b, x, latent_->values_of(b, seen));
+  }
   if (q_.parts.empty()) {
     const Tensor qkv = projected(b, x, qkv_);
     return attend(b, x, qkv, layout, kv, mass);
@@ -110,16 +127,20 @@ void DecoderLayer::attend(Backend& b, const Tensor& x, Tensor q, Tensor k, const
     b.head_norm(q, q_norm_, epsilon_);
     b.head_norm(k, k_norm_, epsilon_);
   }
-  if (layout.selection.width > 0) {
-    b.rope_store(q, k, v, kv, layout, rotation_);
-    Layout selected = layout;
-    selected.tables = b.select_pages(q, kv, layout), selected.head_tables = true;
-    return add_attended(b, x, b.attend(q, kv, selected, rules_));
-  }
-  if (!mass) return add_attended(b, x, b.rope_attend(q, k, v, kv, layout, rotation_, rules_));
+  add_attended(b, x, attended(b, q, k, v, layout, kv, mass));
+}
+
+Tensor DecoderLayer::attended(Backend& b, const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+                              const KvLayer& kv, const Tensor& mass) const {
+  if (layout.selection.width == 0 && !mass) return b.rope_attend(q, k, v, kv, layout, rotation_, rules_);
   b.rope_store(q, k, v, kv, layout, rotation_);
-  add_attended(b, x, b.attend(q, kv, layout, rules_));
-  b.add(mass, b.attention_mass(q, kv, layout, rules_));
+  if (layout.selection.width == 0) {
+    b.add(mass, b.attention_mass(q, kv, layout, rules_));
+    return b.attend(q, kv, layout, rules_);
+  }
+  Layout selected = layout;
+  selected.tables = b.select_pages(q, kv, layout), selected.head_tables = true;
+  return b.attend(q, kv, selected, rules_);
 }
 
 void DecoderLayer::add_attended(Backend& b, const Tensor& x, const Tensor& attended) const {

@@ -8,6 +8,7 @@
 
 #include "framework/model/config.h"
 #include "framework/model/feed_forward.h"
+#include "framework/model/latent_attention.h"
 #include "framework/model/model.h"
 #include "framework/model/weight_loader.h"
 
@@ -45,7 +46,9 @@ class DecoderLayer {
   void feed_forward(Backend& backend, const Tensor& x) const { feed_forward_->add_to(backend, x); }
 
   // Of the matrices of each sublayer.
-  std::int64_t attention_bytes() const { return qkv_.bytes() + q_.bytes() + kv_.bytes() + out_.bytes(); }
+  std::int64_t attention_bytes() const {
+    return qkv_.bytes() + q_.bytes() + kv_.bytes() + out_.bytes() + (latent_ ? latent_->bytes() : 0);
+  }
   std::int64_t kept_bytes() const { return kv_.bytes(); }  // keep() alone
   std::int64_t feed_forward_bytes() const { return feed_forward_ ? feed_forward_->bytes() : 0; }
   std::int64_t expert_bytes() const { return feed_forward_ ? feed_forward_->expert_bytes() : 0; }  // of those
@@ -54,6 +57,9 @@ class DecoderLayer {
   void attend(Backend& backend, const Tensor& x, Tensor q, Tensor k, const Tensor& v, const Layout& layout,
               const KvLayer& kv, const Tensor& mass) const;
   Tensor projected(Backend& backend, const Tensor& x, const Products& by) const;  // of the norm of x
+  // Of q, k and v behind their norms; q and k are not yet rotated. `layout` is that of this layer.
+  Tensor attended(Backend& backend, const Tensor& q, const Tensor& k, const Tensor& v, const Layout& layout,
+                  const KvLayer& kv, const Tensor& mass) const;
   void add_attended(Backend& backend, const Tensor& x, const Tensor& attended) const;
 
   float epsilon_;
@@ -65,6 +71,7 @@ class DecoderLayer {
   Tensor q_norm_, k_norm_;                           // f32 [head_size], or of all heads; absent without head norms
   Products qkv_;                                     // [(heads + 2 kv_heads) head_size, width]
   Products q_, kv_;                                  // its parts, in its place where they are apart
+  std::shared_ptr<const LatentAttention> latent_;    // in the place of the three; null: they are there
   Weight out_;                                       // [width, heads head_size]
   std::shared_ptr<const FeedForward> feed_forward_;  // null in a layer without one
 };

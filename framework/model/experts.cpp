@@ -1,6 +1,6 @@
 // A feed-forward by experts: Mixtral (Jiang et al. 2024, arXiv 2401.04088), Qwen3-MoE (2505.09388), Qwen2-MoE
-// (2407.10671), which has a shared expert beside those that are chosen, and gpt-oss (2508.10925), which has biases and
-// a gate of its own.
+// (2407.10671), which has a shared expert beside those that are chosen, as DeepSeek-V2 (2405.04434) and V3 (2412.19437)
+// have, and gpt-oss (2508.10925), which has biases and a gate of its own.
 #include "framework/model/feed_forward.h"
 
 namespace foretoken {
@@ -13,7 +13,8 @@ struct ExpertModules {
 
   ExpertModules(const ModelConfig& c, const std::string& prefix) : m(*c.mixture), module(prefix + m.module) {}
   std::string router() const { return module + "." + m.router; }
-  std::string shared() const { return module + ".shared_expert"; }
+  std::string correction() const { return router() + ".e_score_correction_bias"; }
+  std::string shared() const { return module + (m.shared_gate ? ".shared_expert" : ".shared_experts"); }
   std::string shared_gate() const { return module + ".shared_expert_gate"; }
   std::string of(int expert, const std::string& matrix) const {
     return module + ".experts." + std::to_string(expert) + "." + matrix;
@@ -27,26 +28,31 @@ struct ExpertModules {
   }
 };
 
+RoutingRules rules_of(const MixtureConfig& m) {
+  RoutingRules r(m.used, m.renormalized);
+  r.sigmoid = m.sigmoid, r.sums_two = m.sums_two;
+  r.groups = m.groups, r.used_groups = m.used_groups, r.scale = float(m.scale);
+  return r;
+}
+
 class ExpertFeedForward final : public FeedForward {
  public:
   ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
-      : epsilon_(float(c.norm_epsilon)),
-        used_(c.mixture->used),
-        renormalized_(c.mixture->renormalized),
-        clamped_(c.mixture->clamped) {
+      : epsilon_(float(c.norm_epsilon)), rules_(rules_of(*c.mixture)), clamped_(c.mixture->clamped) {
     const ExpertModules modules(c, prefix);
     norm_ = load.vector(feed_forward_norm(c, prefix));
     router_ = load.unrounded(modules.router());
+    rules_.correction = load.vector_if(modules.correction());
     gate_up_ = load.experts(modules.of_all({modules.m.gate, modules.m.up}));
     down_ = load.experts(modules.of_all({modules.m.down}));
     if (modules.m.shared_width == 0) return;
     shared_ = GatedProducts(load, c, modules.shared());
-    shared_gate_ = load.unrounded(modules.shared_gate());
+    if (modules.m.shared_gate) shared_gate_ = load.unrounded(modules.shared_gate());
   }
 
   void add_to(Backend& b, const Tensor& x) const override {
     const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
-    const Routing routing = b.route(b.linear(h, router_), used_, renormalized_);
+    const Routing routing = b.route(b.linear(h, router_), rules_);
     if (clamped_) {
       const Tensor gate_up = b.grouped_linear(h, routing, gate_up_),
                    hidden = b.clamped_mul(gate_up, float(clamped_->slope), float(clamped_->limit));
@@ -54,25 +60,27 @@ class ExpertFeedForward final : public FeedForward {
     } else {
       b.expert_feed_forward(x, h, routing, gate_up_, down_);
     }
-    if (shared_gate_) b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
+    if (shared_gate_)
+      b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
+    else if (shared_.bytes() > 0)
+      shared_.add_to(b, x, h);
   }
 
   std::int64_t bytes() const override {
-    return router_.bytes() + expert_bytes() + (shared_gate_ ? shared_.bytes() + shared_gate_.bytes() : 0);
+    return router_.bytes() + expert_bytes() + shared_.bytes() + (shared_gate_ ? shared_gate_.bytes() : 0);
   }
   std::int64_t expert_bytes() const override { return gate_up_.bytes() + down_.bytes(); }
 
  private:
   float epsilon_;
-  int used_;
-  bool renormalized_;
+  RoutingRules rules_;
   std::optional<ClampedGate> clamped_;
   Tensor norm_;            // f32 [width]
   Weight router_;          // [experts, width]
   ExpertWeights gate_up_;  // [2 hidden, width] of each
   ExpertWeights down_;     // [width, hidden] of each
   GatedProducts shared_;   // of the shared expert
-  Weight shared_gate_;     // [1, width]; absent without a shared expert
+  Weight shared_gate_;     // [1, width]; absent without a shared expert, and where that has none
 };
 
 }  // namespace
@@ -86,13 +94,14 @@ std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std:
     if (m.biases) all[name + ".bias"] = {rows};
   };
   matrix(modules.router(), m.experts, c.width);
+  if (m.corrected) all[modules.correction()] = {m.experts};
   for (int e = 0; e < m.experts; ++e) {
     for (const std::string& name : {m.gate, m.up}) matrix(modules.of(e, name), m.width, c.width);
     matrix(modules.of(e, m.down), c.width, m.width);
   }
   if (m.shared_width == 0) return all;
   all.merge(GatedProducts::tensors(c, modules.shared(), m.shared_width));
-  all[modules.shared_gate() + ".weight"] = {1, c.width};
+  if (m.shared_gate) all[modules.shared_gate() + ".weight"] = {1, c.width};
   return all;
 }
 

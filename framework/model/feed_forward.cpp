@@ -82,6 +82,10 @@ Tensor GatedProducts::of_normed(Backend& b, const Tensor& x, const Tensor& gain,
   return b.linear(gated(b, gate_up_.after_norm(b, x, gain, epsilon)), down_);
 }
 
+void GatedProducts::add_to(Backend& b, const Tensor& x, const Tensor& h) const {
+  b.linear_add(x, gated(b, gate_up_.of(b, h)), down_);
+}
+
 Tensor GatedProducts::of(Backend& b, const Tensor& x) const { return b.linear(gated(b, gate_up_.of(b, x)), down_); }
 
 }  // namespace foretoken

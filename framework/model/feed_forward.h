@@ -38,6 +38,7 @@ class GatedProducts {
   void add_normed_to(Backend& backend, const Tensor& x, const Tensor& gain, float epsilon) const;
   Tensor of_normed(Backend& backend, const Tensor& x, const Tensor& gain, float epsilon) const;  // f32 [rows, width]
   Tensor of(Backend& backend, const Tensor& x) const;                                            // likewise
+  void add_to(Backend& backend, const Tensor& x, const Tensor& h) const;                         // x += that of h
   std::int64_t bytes() const { return gate_up_.bytes() + down_.bytes(); }
 
  private:

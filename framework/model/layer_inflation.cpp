@@ -65,6 +65,7 @@ std::string extras(const ModelConfig& small, const ModelConfig& shape) {
 // A piece of a transformer that no inflated model has; empty: there is none. A shape's matrices may be fused: the
 // products are the same.
 std::string unsupported_piece(const ModelConfig& m, bool small) {
+  if (m.latent) return "latent attention";
   if (m.post_norms) return "norms behind its sublayers";
   if (m.activation != Activation::silu) return "gated products of another activation than silu";
   if (m.attention_softcap > 0 || m.logit_softcap > 0) return "caps of its scores or logits";

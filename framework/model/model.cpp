@@ -35,14 +35,17 @@ std::vector<KvLayer> KvShape::in_pages(const Tensor& pool, int rows) const {
   std::vector<KvLayer> all;
   std::int64_t at = 0;
   for (const LayerShape& l : layers) {
-    const std::int64_t keys = at, values = keys + l.key_bytes() * rows;
-    all.push_back({pool, keys, values, rows, l.kv_heads, l.head_size, l.dtype});
-    at = values + l.key_bytes() * rows;
+    const std::int64_t keys = at, bytes = l.key_bytes() * rows;
+    all.push_back({pool, keys, keys + bytes, rows, l.kv_heads, l.head_size, l.dtype});
+    at += 2 * bytes;
+    if (l.latent == 0) continue;
+    all.back().latent = l.latent, all.back().values = keys + (l.head_size - l.latent) * size_of(l.dtype);
+    at -= bytes;
   }
   for (std::size_t l = 0; l < all.size(); ++l) {
-    const std::int64_t bytes = layers[l].scale_bytes() * rows;
-    if (bytes > 0) all[l].key_scales = at, all[l].value_scales = at + bytes;
-    at += 2 * bytes;
+    const std::int64_t bytes = layers[l].scale_bytes() * rows, apart = layers[l].latent > 0 ? 0 : bytes;
+    if (bytes > 0) all[l].key_scales = at, all[l].value_scales = at + apart;
+    at += bytes + apart;
   }
   at = (at + kCodedHead - 1) / kCodedHead * kCodedHead;
   for (std::size_t l = 0; l < all.size(); ++l)

@@ -21,11 +21,12 @@ struct LayerShape {
   DType dtype = DType::f32;
   int window = 0;       // positions to which a row attends in this layer, itself among them; 0: all
   bool bounds = false;  // pages have room for the bounds of their keys (Backend::bound_pages)
+  int latent = 0;       // KvLayer::latent
   std::int64_t key_bytes() const {
     return std::int64_t(kv_heads) * head_size * size_of(dtype);
-  }  // as many as of values
+  }  // as many as of values that are apart
   std::int64_t scale_bytes() const { return has_scales(dtype) ? 4ll * kv_heads : 0; }  // of keys; as many of values
-  std::int64_t bytes_per_row() const { return 2 * (key_bytes() + scale_bytes()); }
+  std::int64_t bytes_per_row() const { return (latent > 0 ? 1 : 2) * (key_bytes() + scale_bytes()); }
   std::int64_t bound_bytes() const;  // of a page
   bool operator==(const LayerShape&) const = default;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/model/convert.h"
+#include "framework/model/latent_attention.h"
 #include "framework/model/model_tensors.h"
 #include "framework/model/unit_offset.h"
 #include "framework/text/known_names.h"
@@ -26,11 +27,12 @@ DType cache_type(const std::string& name, const Backend& backend) {
 // What a forward on the device would refuse, said before weights are read.
 void expect_rules(const ModelConfig& c, const Backend& backend, const std::string& name) {
   const bool partial = c.rotary > 0 && c.rotary != c.head_size;
-  const std::string missing = backend.lacks({.head_size = c.head_size,
+  const std::string missing = backend.lacks({.head_size = c.latent ? c.latent->kept() : c.head_size,
                                              .softcap = c.attention_softcap > 0,
                                              .sinks = c.sinks,
-                                             .partial_rotation = partial,
-                                             .rotation_factor = partial && c.rope_scaling.attention_factor != 1});
+                                             .partial_rotation = partial && !c.latent,
+                                             .rotation_factor = partial && c.rope_scaling.attention_factor != 1,
+                                             .latent = c.latent.has_value()});
   if (!missing.empty())
     throw Error(backend.name() + ": the model " + name + " has " + missing +
                 ", which this device does not compute; use another device, or another model");
@@ -63,6 +65,7 @@ ModelInfo model_info(const ModelConfig& c, const Backend& backend, std::string n
   expect_rules(c, backend, name);
   KvShape kv{c.layers, c.kv_heads, c.head_size, cache_type(kv_dtype, backend)};
   for (int l = 0; l < c.layers; ++l) kv.layers[std::size_t(l)].window = c.of_layer(l).window;
+  if (c.latent) kv = kept_latents(c, kv.layers.front().dtype);
   kv.expect_heads(name);
   ModelInfo info{std::move(name), c.vocab, c.positions, c.width, 0, kv, vocabulary, {c.eos.begin(), c.eos.end()}, 0};
   info.mask = c.mask.value_or(-1), info.small = c.small;

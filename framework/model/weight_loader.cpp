@@ -120,6 +120,12 @@ Weight WeightLoader::unrounded(const std::string& name) const {
   return stacked({name}, find_precision(dtype_) ? "auto" : dtype_).front();
 }
 
+Tensor WeightLoader::numbers(const std::string& name) const {
+  const Weight stored = tensors_.matrix(name, shapes_.at(name + ".weight"));
+  const Tensor values = in_input_order(stored.format ? dequantized(stored, by_all_cores) : stored).values;
+  return converted(values, dense_type(values, dtype_));
+}
+
 ExpertWeights WeightLoader::experts(const std::vector<std::vector<std::string>>& names) const {
   std::vector<Weight> all;
   for (const std::vector<std::string>& expert : names) {

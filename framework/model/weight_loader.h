@@ -47,6 +47,10 @@ class WeightLoader {
   Weight one(const std::string& name) const;
   // The same, as stored where `dtype` would round it: what chooses among experts.
   Weight unrounded(const std::string& name) const;
+  // The numbers of the matrix NAME.weight on the host, dequantized where it has codes, f32 or bf16; and a matrix that
+  // was made of such, prepared. Matrices that are multiplied from both sides are not rounded.
+  Tensor numbers(const std::string& name) const;
+  Weight made(const Tensor& matrix) const { return prepared(Weight::dense(matrix)); }
   // The matrices of each expert, one above the other. An Error where those of one expert cannot be stacked.
   ExpertWeights experts(const std::vector<std::vector<std::string>>& names) const;
   // The embedding `table` and the matrix `head`, named without ".weight"; "": they are tied. Tied ones are in memory

@@ -112,7 +112,7 @@ void tile(const Attention& a, const Rows& r, AttendScratch& scratch, int begin, 
   }
   if (together > 0) look(a, r, scratch, 0, begin, own), score<S>(a, scratch, 0, r.queries(), 0, together);
   float peak[kMaxQueries], mass[kMaxQueries];
-  const int size = units_of<S>(a) * kUnit<S>;
+  const int size = units_of<S>(a.value_size) * kUnit<S>;
   for (int query = 0; query < r.queries(); ++query) {
     for (int i = 0; i < size; i += kWidth) save(scratch.sum[query] + i, Floats{});
     const int row = query / r.heads;
@@ -154,16 +154,16 @@ template <class S> void attend(const Attention& a, int row, int rows, int head, 
   }
   for (int query = 0; query < r.queries(); ++query) {
     const float* q = a.q + (row + query / heads) * a.q_stride + std::int64_t(head + query % heads) * a.head_size;
-    arrange<S>(a, q, a.scale, scratch.q[query]);
+    arrange<S>(a.head_size, q, a.scale, scratch.q[query]);
     scratch.mass[query] = 0;
   }
   for (int begin = first / kAttendTile * kAttendTile; begin < deepest; begin += kAttendTile)
     tile<S>(a, r, scratch, begin, begin + kAttendTile < deepest ? begin + kAttendTile : deepest, shared);
   for (int query = 0; query < r.queries(); ++query) {
-    float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.head_size;
+    float* y = a.y + (row + query / heads) * a.y_stride + std::int64_t(head + query % heads) * a.value_size;
     float mass = scratch.mass[query];
     if (a.sinks) mass = with_sink(mass, scratch.peak[query], a.sinks[head + query % heads]);
-    restore<S>(a, scratch.result[query], mass, y);
+    restore<S>(a.value_size, scratch.result[query], mass, y);
   }
 }
 

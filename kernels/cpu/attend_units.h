@@ -58,17 +58,17 @@ struct E4m3 {  // times 2^-8, which scales make up for
   static void read(const Item* p, Floats (&v)[kVectors]) { v[0] = e4m3(p); }
 };
 template <class S> constexpr int kUnit = S::kVectors * kWidth;  // numbers
-template <class S> inline int units_of(const Attention& a) { return (a.head_size + kUnit<S> - 1) / kUnit<S>; }
+template <class S> inline int units_of(int size) { return (size + kUnit<S> - 1) / kUnit<S>; }
 // The units of a head are consecutive, except that the last one ends with the head. Its overlap with the unit before it
 // is multiplied by zeros of q, and computed twice for values. This is the position of number i of a head in that order.
-template <class S> inline int index_of_number(const Attention& a, int i) {
-  const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > a.head_size && a.head_size > kUnit<S>;
-  const int within = ends_early ? i - (a.head_size - kUnit<S>) : i - u * kUnit<S>;
+template <class S> inline int index_of_number(int size, int i) {
+  const int u = i / kUnit<S>, ends_early = (u + 1) * kUnit<S> > size && size > kUnit<S>;
+  const int within = ends_early ? i - (size - kUnit<S>) : i - u * kUnit<S>;
   return u * kUnit<S> + within % S::kVectors * kWidth + within / S::kVectors;
 }
 // Copies `size` consecutive numbers to that order; the rest of the last unit is zero.
-template <class S> inline void arrange(const Attention& a, const float* x, float scale, float* to) {
-  const int whole = a.head_size / kUnit<S>;
+template <class S> inline void arrange(int size, const float* x, float scale, float* to) {
+  const int whole = size / kUnit<S>;
   constexpr auto kEven = [](int i) { return 2 * i; };
   constexpr auto kOdd = [](int i) { return 2 * i + 1; };
   for (int u = 0; u < whole; ++u, x += kUnit<S>, to += kUnit<S>) {
@@ -79,13 +79,13 @@ template <class S> inline void arrange(const Attention& a, const float* x, float
       save(to, shuffled<kEven>(low, high)), save(to + kWidth, shuffled<kOdd>(low, high));
     }
   }
-  if (whole * kUnit<S> == a.head_size) return;
+  if (whole * kUnit<S> == size) return;
   for (int v = 0; v < S::kVectors; ++v) save(to + v * kWidth, Floats{});
-  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[index_of_number<S>(a, i) - whole * kUnit<S>] = *x++ * scale;
+  for (int i = whole * kUnit<S>; i < size; ++i) to[index_of_number<S>(size, i) - whole * kUnit<S>] = *x++ * scale;
 }
 // The inverse, with a division.
-template <class S> inline void restore(const Attention& a, const float* x, float divisor, float* to) {
-  const int whole = a.head_size / kUnit<S>;
+template <class S> inline void restore(int size, const float* x, float divisor, float* to) {
+  const int whole = size / kUnit<S>;
   constexpr auto kLow = [](int i) { return i / 2 + i % 2 * kWidth; };
   constexpr auto kHigh = [](int i) { return i / 2 + i % 2 * kWidth + kWidth / 2; };
   for (int u = 0; u < whole; ++u) {
@@ -97,23 +97,23 @@ template <class S> inline void restore(const Attention& a, const float* x, float
       save(to + u * kUnit<S>, shuffled<kLow>(even, odd)), save(to + u * kUnit<S> + kWidth, shuffled<kHigh>(even, odd));
     }
   }
-  for (int i = whole * kUnit<S>; i < a.head_size; ++i) to[i] = x[index_of_number<S>(a, i)] / divisor;
+  for (int i = whole * kUnit<S>; i < size; ++i) to[i] = x[index_of_number<S>(size, i)] / divisor;
 }
-// Calls f(u, from) for every unit u of a head; `from` is its first number.
-template <class S, class F> inline void for_units(const Attention& a, const F& f) {
-  const int whole = a.head_size / kUnit<S>;
+// Calls f(u, from) for every unit u of a head of `size` numbers; `from` is its first number.
+template <class S, class F> inline void for_units(int size, const F& f) {
+  const int whole = size / kUnit<S>;
   for (int u = 0; u < whole; ++u) f(u, u * kUnit<S>);
-  if (whole * kUnit<S> < a.head_size) f(whole, whole > 0 ? a.head_size - kUnit<S> : 0);
+  if (whole * kUnit<S> < size) f(whole, whole > 0 ? size - kUnit<S> : 0);
 }
 // The unit of a head that begins at its number `from`; kWhole: the head has as many numbers as a unit.
 template <class S, bool kWhole>
-inline void read_unit(const Attention& a, const std::byte* row, int from, Floats (&v)[S::kVectors]) {
+inline void read_unit(int size, const std::byte* row, int from, Floats (&v)[S::kVectors]) {
   const auto* p = reinterpret_cast<const typename S::Item*>(row);
   if constexpr (kWhole) {
     S::read(p + from, v);
   } else {
     typename S::Item some[kUnit<S>] = {};
-    for (int i = 0; i < a.head_size; ++i) some[i] = p[i];
+    for (int i = 0; i < size; ++i) some[i] = p[i];
     S::read(some, v);
   }
 }

@@ -42,7 +42,7 @@ Attention describe(const Tensor& q, const Tensor& y, const KvLayer& kv, const La
   a.y = y.data<float>(), a.y_stride = y.row_stride();
   a.pool = kv.pool.data<std::byte>();
   a.page_bytes = kv.pool.row_stride(), a.keys = kv.keys, a.values = kv.values;
-  a.page_rows = kv.page_rows, a.kv_heads = kv.kv_heads, a.head_size = kv.head_size;
+  a.page_rows = kv.page_rows, a.kv_heads = kv.kv_heads, a.head_size = kv.head_size, a.value_size = kv.value_size();
   a.heads = int(q.dim(1)) / kv.head_size;
   a.numbers = numbers_of(kv.dtype), a.scaled = has_scales(kv.dtype);
   a.key_scales = kv.key_scales, a.value_scales = kv.value_scales;
@@ -65,7 +65,7 @@ Tensor CpuBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layo
   if (kv.head_size > kMaxHeadSize)
     throw Error("attend: heads of " + std::to_string(kv.head_size) + " numbers; the cpu backend takes at most " +
                 std::to_string(kMaxHeadSize) + ", the reference backend takes any");
-  Tensor y = allocate(q.shape(), DType::f32);
+  Tensor y = allocate({q.dim(0), q.dim(1) / kv.head_size * kv.value_size()}, DType::f32);
   const Attention a = describe(q, y, kv, layout, rules);
   const int group = a.heads / a.kv_heads;          // query heads that read one kv head
   const int heads = std::min(group, kMaxQueries);  // of them in one call

@@ -8,6 +8,19 @@
 #include "kernels/lane.h"
 
 namespace foretoken {
+namespace {
+
+// One head: the pairs x[2 i], x[2 i + 1].
+void rotate_neighbours(float* x, const float* cosine, const float* sine, int half) {
+  for (int i = 0; i < half; ++i, x += 2) {
+    const float a = x[0], b = x[1];
+    x[0] = a * cosine[i] - b * sine[i];
+    x[1] = b * cosine[i] + a * sine[i];
+  }
+}
+
+}  // namespace
+
 Weight CpuBackend::prepare(Weight weight) {
   weight.prepared =
       std::make_shared<const PackedWeight>(pack(weight, operations_.rounds_to_bf16, weight_memory_, pool_));
@@ -55,7 +68,10 @@ void CpuBackend::rope(Tensor q, Tensor k, const Layout& layout, const RotaryRule
     const float* cosine = table.at(positions[std::size_t(r)]);
     for (const Tensor* x : {&q, &k})
       for (std::int64_t h = 0; h < x->dim(1); h += head_size)
-        operations_.rotate(x->row<float>(r) + h, cosine, cosine + half, half);
+        if (rotation.neighbours)
+          rotate_neighbours(x->row<float>(r) + h, cosine, cosine + half, half);
+        else
+          operations_.rotate(x->row<float>(r) + h, cosine, cosine + half, half);
   });
 }
 
@@ -100,7 +116,7 @@ void CpuBackend::add(Tensor x, const Tensor& y) {
 
 void CpuBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, const Layout& layout) {
   expect_rows("store", k, std::int64_t(kv.kv_heads) * kv.head_size);
-  expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
+  if (kv.latent == 0) expect_rows("store", v, std::int64_t(kv.kv_heads) * kv.head_size);
   if (has_scales(kv.dtype)) {
     const auto round = [this](DType cache, std::span<const float> x, std::byte* codes) {
       return cache == DType::i8 ? operations_.integers_of_row(x.data(), std::int64_t(x.size()), 0,
@@ -123,7 +139,7 @@ void CpuBackend::store(const Tensor& k, const Tensor& v, const KvLayer& kv, cons
     const std::int32_t* table = layout.tables.row<std::int32_t>(layout.owner.data<std::int32_t>()[r]);
     const std::int32_t slot = layout.slots.data<std::int32_t>()[r];
     put(k.row<float>(r), slot_address(kv, kv.keys, table, slot));
-    put(v.row<float>(r), slot_address(kv, kv.values, table, slot));
+    if (kv.latent == 0) put(v.row<float>(r), slot_address(kv, kv.values, table, slot));
   });
 }
 

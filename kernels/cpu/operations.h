@@ -9,10 +9,10 @@
 
 namespace foretoken {
 
-constexpr int kPanel = 32;        // adjacent outputs in a packed weight
-constexpr int kAttendTile = 256;  // slots of one softmax tile; tiles are combined afterwards
-constexpr int kMaxQueries = 24;   // (row, head) pairs that share the loads of keys and values
-constexpr int kMaxHeadSize = 256;
+constexpr int kPanel = 32;         // adjacent outputs in a packed weight
+constexpr int kAttendTile = 256;   // slots of one softmax tile; tiles are combined afterwards
+constexpr int kMaxQueries = 24;    // (row, head) pairs that share the loads of keys and values
+constexpr int kMaxHeadSize = 576;  // that of DeepSeek's latents, with the rotated numbers beside them
 
 // The memory layout of a weight. Panels of 32 outputs; in a panel, input by input: [panels][inputs][32] for f32,
 // [panels][inputs / 2][32][2] for bf16, so that 64 bytes are 16 outputs x 2 inputs. Outputs and inputs are padded
@@ -100,11 +100,11 @@ struct Attention {
   std::int64_t q_stride, y_stride;
   const std::byte* pool;
   std::int64_t page_bytes, keys, values;
-  std::int64_t key_scales, value_scales;  // f32 [kv_heads, page_rows]
-  int page_rows, kv_heads, head_size, heads, words;
+  std::int64_t key_scales, value_scales;                         // f32 [kv_heads, page_rows]
+  int page_rows, kv_heads, head_size, value_size, heads, words;  // sizes of a key (and query) and of a value
   CacheNumbers numbers;
   bool scaled;             // there are scales
-  std::int64_t row_bytes;  // of the numbers of a head
+  std::int64_t row_bytes;  // from a key to the next, and from a value to the next
   float scale, softcap;    // AttentionRules
   const float* sinks;      // likewise, [heads]; null: there are none
   const std::int32_t* owner;

@@ -32,6 +32,7 @@ class CudaBackend final : public Backend {
   std::string name() const override { return "cuda"; }
   std::string description() const override;
   std::string lacks(const AttentionNeeds& needs) const override {
+    if (needs.latent) return "latent attention";
     return needs.head_size <= 512 ? "" : "heads of more than 512 numbers (" + std::to_string(needs.head_size) + ")";
   }
   Device device() const override { return {Device::Kind::cuda, options_.device}; }
@@ -88,7 +89,8 @@ class CudaBackend final : public Backend {
 
   // ---- mixtures of experts (experts/grouped.cu, route.cu, shares.cu) ----
   ExpertWeights group_experts(std::vector<Weight> matrices) override;
-  Routing route(const Tensor& logits, int used, bool renormalized) override;
+  using Backend::route;
+  Routing route(const Tensor& logits, const RoutingRules& rules) override;
   Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;

@@ -40,20 +40,20 @@ std::vector<std::int32_t> seen_slots(const Layout& layout, int r) {
   return slots;
 }
 
-// The key (or value) of one kv head in one slot.
+// The key (or value) of one kv head in one slot, of out.size() numbers.
 void read_head(const KvLayer& kv, std::int64_t plane, const std::int32_t* table, std::int32_t slot, int h,
-               double* out) {
+               std::vector<double>& out) {
   const std::byte* p = slot_address(kv, plane, table, slot);
   const std::int64_t head = std::int64_t(h) * kv.page_rows * kv.head_size;
   if (has_scales(kv.dtype)) {
     const KvPlane scales{plane == kv.keys ? kv.key_scales : kv.value_scales, 4};
     const double scale = reinterpret_cast<const float*>(slot_address(kv, scales, table, slot))[h * kv.page_rows];
-    for (int i = 0; i < kv.head_size; ++i) out[i] = scale * number_of(kv.dtype, p[head + i]);
+    for (double& x : out) x = scale * number_of(kv.dtype, *(p++ + head));
     return;
   }
-  for (int i = 0; i < kv.head_size; ++i) {
-    out[i] = kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i]
-                                    : float(reinterpret_cast<const bf16*>(p)[head + i]);
+  for (std::int64_t i = 0; i < std::ssize(out); ++i) {
+    out[std::size_t(i)] = kv.dtype == DType::f32 ? reinterpret_cast<const float*>(p)[head + i]
+                                                 : float(reinterpret_cast<const bf16*>(p)[head + i]);
   }
 }
 
@@ -69,7 +69,7 @@ double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const
   weights.resize(slots.size());
   double peak = sink;
   for (std::size_t j = 0; j < slots.size(); ++j) {
-    read_head(kv, kv.keys, table, slots[j], h, row.data());
+    read_head(kv, kv.keys, table, slots[j], h, row);
     double dot = 0;
     for (std::size_t i = 0; i < row.size(); ++i) dot += q[i] * row[i];
     weights[j] = capped(dot * rules.scale, rules.softcap);
@@ -83,10 +83,10 @@ double weigh(const float* q, const KvLayer& kv, const std::int32_t* table, const
 // One head of one row: `out` = softmax(f(q . k * scale)) v over `slots` of kv head h.
 void attend_head(const float* q, const KvLayer& kv, const std::int32_t* table, const std::vector<std::int32_t>& slots,
                  int h, const AttentionRules& rules, double sink, float* out) {
-  std::vector<double> weights, row(std::size_t(kv.head_size)), sum(std::size_t(kv.head_size), 0.0);
+  std::vector<double> weights, row(std::size_t(kv.value_size())), sum(row.size(), 0.0);
   const double mass = weigh(q, kv, table, slots, h, rules, sink, weights);
   for (std::size_t j = 0; j < slots.size(); ++j) {
-    read_head(kv, kv.values, table, slots[j], h, row.data());
+    read_head(kv, kv.values, table, slots[j], h, row);
     for (std::size_t i = 0; i < row.size(); ++i) sum[i] += weights[j] * row[i];
   }
   for (std::size_t i = 0; i < row.size(); ++i) out[i] = float(sum[i] / mass);
@@ -172,8 +172,8 @@ void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Rota
       const double c = std::cos(double(angle)) * rotation.factor, s = std::sin(double(angle)) * rotation.factor;
       for (const Tensor* x : {&q, &k}) {
         for (std::int64_t h = 0; h < x->dim(1); h += head_size) {
-          float& a = x->row<float>(r)[h + i];
-          float& b = x->row<float>(r)[h + i + half];
+          float& a = x->row<float>(r)[h + (rotation.neighbours ? 2 * i : i)];
+          float& b = x->row<float>(r)[h + (rotation.neighbours ? 2 * i + 1 : i + half)];
           const double rotated = a * c - b * s;
           b = float(b * c + a * s);
           a = float(rotated);
@@ -184,16 +184,15 @@ void ReferenceBackend::rope(Tensor q, Tensor k, const Layout& layout, const Rota
 }
 
 Tensor ReferenceBackend::attend(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules) {
-  Tensor y = allocate(q.shape(), DType::f32);
   const int heads = int(q.dim(1)) / kv.head_size;
+  Tensor y = allocate({q.dim(0), std::int64_t(heads) * kv.value_size()}, DType::f32);
   for (int r = 0; r < layout.rows; ++r) {
     const std::int32_t owner = layout.owner.data<std::int32_t>()[r];
     const std::vector<std::int32_t> slots = seen_slots(layout, r);
     for (int h = 0; h < heads; ++h) {
-      const std::int64_t at = std::int64_t(h) * kv.head_size;
       const int kv_head = h / (heads / kv.kv_heads);
-      attend_head(q.row<float>(r) + at, kv, table_of(layout, owner, kv_head, kv.kv_heads), slots, kv_head, rules,
-                  sink_of(rules, h), y.row<float>(r) + at);
+      attend_head(q.row<float>(r) + std::int64_t(h) * kv.head_size, kv, table_of(layout, owner, kv_head, kv.kv_heads),
+                  slots, kv_head, rules, sink_of(rules, h), y.row<float>(r) + std::int64_t(h) * kv.value_size());
     }
   }
   return y;

@@ -31,7 +31,8 @@ TEST_P(Heads, GiveThemOnTheCpu) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Heads,
                          testing::Values("eagle1", "eagle3", "eagle3_speculators", "eagle31", "mtp_mimo", "mtp_qwen",
-                                         "medusa1", "medusa2", "medusa_legacy", "hydra", "hydra_prefix", "kangaroo"),
+                                         "mtp_deepseek", "medusa1", "medusa2", "medusa_legacy", "hydra", "hydra_prefix",
+                                         "kangaroo"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 // Of a target that is a mixture of experts.

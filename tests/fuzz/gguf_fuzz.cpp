@@ -17,8 +17,11 @@ std::uint64_t sum_of(const char* at, std::uint64_t count) {
 
 void read_tensors(const std::shared_ptr<const GgufFile>& file) {
   const ModelConfig config = gguf_config(*file);
-  fuzz::expect(config.head_size % 2 == 0 && config.heads % config.kv_heads == 0, "sizes are consistent");
-  fuzz::expect(config.rope_frequencies().size() == std::size_t(config.head_size / 2), "a head is rotated");
+  fuzz::expect((config.latent || config.head_size % 2 == 0) && config.heads % config.kv_heads == 0,
+               "sizes are consistent");
+  fuzz::expect(
+      config.rope_frequencies().size() == std::size_t((config.rotary > 0 ? config.rotary : config.head_size) / 2),
+      "a head is rotated");
   const GgufTensors tensors(file, config);
   if (config.layers > 4) return;  // as many names
   expect_no_other_tensors(config, tensors);

@@ -21,6 +21,7 @@ from gguf import GGMLQuantizationType as Type
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
+    DeepseekV3Config,
     Gemma2Config,
     Gemma3TextConfig,
     GptOssConfig,
@@ -59,6 +60,18 @@ PARTS = {
     "ffn_up_shexp": "mlp.shared_expert.up_proj",
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+LATENT = {
+    "attn_q_a": "self_attn.q_a_proj",
+    "attn_q_a_norm": "self_attn.q_a_layernorm",
+    "attn_q_b": "self_attn.q_b_proj",
+    "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+    "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+    "attn_k_b": "self_attn.k_b_proj",
+    "attn_v_b": "self_attn.v_b_proj",
+    "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
+    "ffn_up_shexp": "mlp.shared_experts.up_proj",
+    "ffn_down_shexp": "mlp.shared_experts.down_proj",
 }
 FUSED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
 # Where a norm follows each sublayer.
@@ -177,8 +190,19 @@ MODELS = {
                                   original_max_position_embeddings=32)),
         dict(ffn_gate_inp=Type.F32, ffn_gate_exps=Type.MXFP4, ffn_up_exps=Type.MXFP4, ffn_down_exps=Type.MXFP4),
     ),
+    "deepseek2": (
+        "deepseek2",
+        DeepseekV3Config,
+        dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=2, q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=12, qk_rope_head_dim=8,
+             v_head_dim=16, first_k_dense_replace=1, moe_intermediate_size=32, n_routed_experts=4, n_shared_experts=1,
+             num_experts_per_tok=2, n_group=2, topk_group=1, num_nextn_predict_layers=0,
+             rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=8.0, mscale=1.0, mscale_all_dim=1.0,
+                                  original_max_position_embeddings=32)),
+        dict(ffn_gate_inp=Type.F32, attn_k_b=Type.F16, ffn_gate_exps=Type.Q4_0, ffn_up_exps=Type.Q4_0),
+    ),
 }
-MIXTURES = ("mixtral", "qwen2moe", "qwen3moe", "gpt-oss")
+MIXTURES = ("mixtral", "qwen2moe", "qwen3moe", "gpt-oss", "deepseek2")
 
 
 def k_blocks(kind: Type, count: int, generator: numpy.random.Generator) -> numpy.ndarray:
@@ -231,12 +255,16 @@ def own_name(name: str, config) -> str:
     _, _, layer, part = name.split(".", 3)
     if part == "self_attn.sinks":
         return f"blk.{layer}.attn_sinks.weight"
+    if part == "mlp.gate.e_score_correction_bias":
+        return f"blk.{layer}.exp_probs_b.bias"
     part, end = part.rsplit(".", 1)
     more = POST_NORMED if isinstance(config, (Gemma2Config, Gemma3TextConfig, Olmo2Config)) else {}
     if isinstance(config, GptOssConfig):
         parts = {own: theirs for own, theirs in PARTS.items() if own != "ffn_norm"} | GPT_OSS
         return f"blk.{layer}.{next(own for own, theirs in parts.items() if theirs == part)}.{end}"
     parts = PARTS | more | (FUSED if isinstance(config, Phi3Config) else {})
+    if isinstance(config, DeepseekV3Config):
+        parts |= LATENT
     return f"blk.{layer}.{next(own for own, theirs in parts.items() if theirs == part)}.{end}"
 
 
@@ -321,16 +349,50 @@ def kind_of(name: str, weight: numpy.ndarray, kinds: dict) -> Type:
     return next((kind for end, kind in kinds.items() if end in (part, part.split(".")[-1])), Type.Q8_0)
 
 
+def write_latent_shape(writer: gguf.GGUFWriter, c) -> None:
+    writer.add_q_lora_rank(c.q_lora_rank)
+    writer.add_kv_lora_rank(c.kv_lora_rank)
+    writer.add_key_length_mla(c.qk_nope_head_dim + c.qk_rope_head_dim)
+    writer.add_value_length_mla(c.v_head_dim)
+    writer.add_leading_dense_block_count(c.first_k_dense_replace)
+    writer.add_expert_shared_count(c.n_shared_experts)
+    writer.add_expert_group_count(c.n_group)
+    writer.add_expert_group_used_count(c.topk_group)
+    writer.add_expert_weights_scale(c.routed_scaling_factor)
+    writer.add_expert_weights_norm(c.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_rope_scaling_yarn_log_mul(0.1 * c.rope_parameters["mscale_all_dim"])
+
+
+def split_kv_b(config, theirs: str, weight: numpy.ndarray) -> dict[str, numpy.ndarray]:
+    """Keys and values of each head, as llama.cpp applies them to queries and to what is attended to."""
+    both = weight.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+    plain = config.qk_nope_head_dim
+    key, value = both[:, :plain].swapaxes(1, 2), both[:, plain:]
+    return {theirs.replace("kv_b", "k_b"): key, theirs.replace("kv_b", "v_b"): value}
+
+
+def joined_kv_b(config, weights: dict) -> dict:
+    whole = dict(weights)
+    for name in [n for n in weights if n.endswith("k_b_proj.weight")]:
+        heads, rank = config.num_attention_heads, config.kv_lora_rank
+        key = whole.pop(name).view(heads, rank, -1).transpose(1, 2)
+        value = whole.pop(name.replace("k_b", "v_b")).view(heads, -1, rank)
+        whole[name.replace("k_b", "kv_b")] = torch.cat([key, value], 1).reshape(-1, rank)
+    return whole
+
+
 def write_shape(writer: gguf.GGUFWriter, c) -> None:
     writer.add_context_length(c.max_position_embeddings)
     writer.add_embedding_length(c.hidden_size)
     writer.add_block_count(c.num_hidden_layers)
     writer.add_feed_forward_length(c.intermediate_size)
     writer.add_head_count(c.num_attention_heads)
-    writer.add_head_count_kv(c.num_key_value_heads)
+    latent = isinstance(c, DeepseekV3Config)
+    writer.add_head_count_kv(1 if latent else c.num_key_value_heads)
     head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    writer.add_key_length(head)
-    writer.add_value_length(head)
+    writer.add_key_length(c.kv_lora_rank + c.qk_rope_head_dim if latent else head)
+    writer.add_value_length(c.kv_lora_rank if latent else head)
     writer.add_rope_dimension_count(int(head * c.rope_parameters.get("partial_rotary_factor", 1)))
     rope = c.rope_parameters.get("full_attention", c.rope_parameters)
     writer.add_rope_freq_base(rope["rope_theta"])
@@ -348,6 +410,8 @@ def write_shape(writer: gguf.GGUFWriter, c) -> None:
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if isinstance(c, DeepseekV3Config):
+        write_latent_shape(writer, c)
     if isinstance(c, GptOssConfig):
         writer.add_expert_feed_forward_length(c.intermediate_size)
     if isinstance(c, (Gemma2Config, Gemma3TextConfig, Phi3Config, GptOssConfig)):
@@ -400,6 +464,15 @@ def write_model(name: str, file: pathlib.Path):
             continue
         if theirs.endswith("shared_expert_gate.weight"):
             weight = weight[0]
+        if theirs.endswith("kv_b_proj.weight"):
+            for part, matrices in split_kv_b(config, theirs, weight).items():
+                own = own_name(part, config)
+                kind = kind_of(own, matrices, kinds)
+                data = gguf.quants.quantize(numpy.ascontiguousarray(matrices), kind)
+                writer.add_tensor(own, data, raw_dtype=kind)
+                back = gguf.quants.dequantize(data, kind).reshape(-1, matrices.shape[-1])
+                meant[part] = (kind, torch.tensor(back))
+            continue
         own, heads = own_name(theirs, config), 0
         if architecture in ("llama", "smollm3") and ".q_proj." in theirs:
             heads = config.num_attention_heads
@@ -446,12 +519,12 @@ def write_golden(name: str, config, meant: dict) -> dict:
                                                                                .numpy().tobytes())}
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    missing, unexpected = model.load_state_dict(fused(weights), strict=False)
+    missing, unexpected = model.load_state_dict(joined_kv_b(config, fused(weights)), strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
     tensors = frequencies_of(model)
     prompts = torch.Generator().manual_seed(11)
-    for i, n in enumerate((1, 7, 12) if name in ("olmo2", "smollm3", "gpt-oss") else (1, 7, 40)):
+    for i, n in enumerate((1, 7, 12) if name in ("olmo2", "smollm3", "gpt-oss", "deepseek2") else (1, 7, 40)):
         ids = torch.randint(0, config.vocab_size, (n,), generator=prompts)
         tensors[f"ids{i}"] = ids.int()
         logits = model(ids[None]).logits[0]

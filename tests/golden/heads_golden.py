@@ -151,6 +151,53 @@ class Head:
         return found
 
 
+class LatentHead(Head):
+    """DeepSeek-V3's module (arXiv 2412.19437): keys and values of each head are made of the latents, and a row uses the
+    experts of the groups whose two best ones have the greatest sums."""
+
+    def heads_of(self, x, size):
+        return x.view(x.shape[0], -1, size)
+
+    def attend(self, z, positions):
+        w, at, c = self.w, self.layer + "self_attn.", self.form["config"]
+        plain, rotated, value = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"]
+        q = rms(z @ w[at + "q_a_proj.weight"].T, w[at + "q_a_layernorm.weight"]) @ w[at + "q_b_proj.weight"].T
+        q, k_r = self.heads_of(q, plain + rotated), z @ w[at + "kv_a_proj_with_mqa.weight"].T
+        latent = rms(k_r[:, :c["kv_lora_rank"]], w[at + "kv_a_layernorm.weight"])
+        kv = self.heads_of(latent @ w[at + "kv_b_proj.weight"].T, plain + value)
+        halves = torch.cat([torch.arange(0, rotated, 2), torch.arange(1, rotated, 2)])  # pairs are neighbours
+        q_r = rotate(q[..., plain:][..., halves], positions, self.form["theta"])
+        k_r = rotate(k_r[:, None, c["kv_lora_rank"]:][..., halves], positions, self.form["theta"])
+        scores = torch.einsum("rhd,shd->hrs", q[..., :plain], kv[..., :plain]) + \
+            torch.einsum("rhd,sd->hrs", q_r, k_r[:, 0])
+        hidden = torch.ones(len(z), len(z)).triu(1).bool()
+        shares = (scores / math.sqrt(plain + rotated)).masked_fill(hidden, -math.inf).softmax(-1)
+        y = torch.einsum("hrs,shd->rhd", shares, kv[..., plain:]).reshape(len(z), -1)
+        return y @ w[at + "o_proj.weight"].T
+
+    def experts(self, x):
+        w, at, c = self.w, self.layer + "mlp.", self.form["config"]
+        scores = torch.sigmoid(x @ w[at + "gate.weight"].T)
+        keys = (scores + w[at + "gate.e_score_correction_bias"]).view(len(x), c["n_group"], -1)
+        chosen = keys.topk(2, -1).values.sum(-1).topk(c["topk_group"], -1).indices
+        outside = torch.ones(len(x), c["n_group"]).scatter(1, chosen, 0).bool()
+        used = keys.masked_fill(outside[..., None], -math.inf).flatten(1).topk(c["num_experts_per_tok"], -1).indices
+        shares = scores.gather(1, used)
+        shares = c["routed_scaling_factor"] * shares / shares.sum(-1, keepdim=True)
+        y = feed_forward(x, w, at + "shared_experts.")
+        for row in range(len(x)):
+            for share, expert in zip(shares[row], used[row].tolist()):
+                y[row] += share * feed_forward(x[row], w, at + f"experts.{expert}.")
+        return y
+
+    def forward(self, tokens, features, positions):
+        e = self.target.w["model.embed_tokens.weight"][tokens]
+        pair = [rms(e, self.gain("embedding_norm")), rms(features, self.gain("state_norm"))]
+        x = torch.cat(pair, -1) @ self.w[self.form["names"]["fc"]].T
+        x = x + self.attend(rms(x, self.gain("input")), positions)
+        return x + self.experts(rms(x, self.gain("post")))
+
+
 def random_weights(seed, shapes):
     generator = torch.Generator().manual_seed(seed)
     weights = {}
@@ -212,6 +259,64 @@ HEADS_OF = {
         {"architectures": ["LlamaForCausalLM"], "mtp_num_hidden_layers": 1, **LAYER, "num_hidden_layers": 2}),
 }
 
+LATENT = {"q_lora_rank": 32, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 12,
+          "moe_intermediate_size": 16, "n_routed_experts": 6, "n_shared_experts": 2, "num_experts_per_tok": 2,
+          "n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5, "norm_topk_prob": True,
+          "scoring_func": "sigmoid", "topk_method": "noaux_tc", "first_k_dense_replace": 1}
+BLOCK = 16  # of outputs, and of inputs
+
+
+def fp8_blocks(weights):
+    """As DeepSeek stores its matrices: codes and a scale for each block. Gives what is stored, and what it means."""
+    stored, meant = {}, {}
+    for name, t in weights.items():
+        if t.ndim != 2 or "eh_proj" in name or name.endswith("mlp.gate.weight"):
+            stored[name] = meant[name] = t
+            continue
+        rows, columns = (n + (-n) % BLOCK for n in t.shape)
+        padded = torch.zeros(rows, columns)
+        padded[:t.shape[0], :t.shape[1]] = t.float()
+        blocks = padded.view(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
+        scales = blocks.abs().amax((1, 3)) / 448
+        codes = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+        dense = (codes.float() * scales[:, None, :, None]).view(rows, columns).bfloat16()
+        stored[name] = codes.view(rows, columns)[:t.shape[0], :t.shape[1]].contiguous()
+        stored[name + "_scale_inv"] = scales
+        meant[name] = dense[:t.shape[0], :t.shape[1]].contiguous()
+    return stored, meant
+
+
+def write_latent(name, seed):
+    at, c = "model.layers.2.", LATENT
+    attention, mlp, query = at + "self_attn.", at + "mlp.", c["qk_nope_head_dim"] + c["qk_rope_head_dim"]
+    shapes = {attention + "q_a_proj.weight": (c["q_lora_rank"], WIDTH),
+              attention + "q_a_layernorm.weight": (c["q_lora_rank"],),
+              attention + "q_b_proj.weight": (HEADS * query, c["q_lora_rank"]),
+              attention + "kv_a_proj_with_mqa.weight": (c["kv_lora_rank"] + c["qk_rope_head_dim"], WIDTH),
+              attention + "kv_a_layernorm.weight": (c["kv_lora_rank"],),
+              attention + "kv_b_proj.weight": (HEADS * (c["qk_nope_head_dim"] + c["v_head_dim"]), c["kv_lora_rank"]),
+              attention + "o_proj.weight": (WIDTH, HEADS * c["v_head_dim"]),
+              mlp + "gate.weight": (c["n_routed_experts"], WIDTH), at + "eh_proj.weight": (WIDTH, 2 * WIDTH),
+              mlp + "gate.e_score_correction_bias": (c["n_routed_experts"],)}
+    for module in ["shared_experts", *(f"experts.{e}" for e in range(c["n_routed_experts"]))]:
+        units = c["moe_intermediate_size"] * (c["n_shared_experts"] if module == "shared_experts" else 1)
+        shapes |= {mlp + module + f".{n}_proj.weight": (units, WIDTH) for n in ("gate", "up")}
+        shapes[mlp + module + ".down_proj.weight"] = (WIDTH, units)
+    names = {"embedding_norm": at + "enorm.weight", "state_norm": at + "hnorm.weight",
+             "norm": at + "shared_head.norm.weight"}
+    shapes |= {n: (WIDTH,) for n in [*names.values(), at + "input_layernorm.weight",
+                                     at + "post_attention_layernorm.weight"]}
+    stored, meant = fp8_blocks(random_weights(seed, shapes))
+    form = {"generation": "mtp", "theta": 10000.0, "norm_output": True, "layer": at, "config": c,
+            "names": {"fc": at + "eh_proj.weight", **names}}
+    config = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "num_nextn_predict_layers": 1,
+              "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+                                      "weight_block_size": [BLOCK, BLOCK]},
+              **{k: v for k, v in LAYER.items() if k != "head_dim"}, **LATENT, "num_key_value_heads": HEADS,
+              "num_hidden_layers": 2}
+    save(name, stored, config, {"taps": [-1]}, LatentHead(Target(), meant, form).round)
+
+
 # What is fed in turn: the tokens of the sequence, and drafts of which the next sequence has accepted none, one or all.
 ROUNDS = [([1, 7, 33, 20, 5, 60], [40, 9, 3]), ([1, 7, 33, 20, 5, 60, 40, 31], [17, 52, 95]),
           ([1, 7, 33, 20, 5, 60, 40, 31, 17, 52, 95, 4], [4, 33, 71]),
@@ -261,3 +366,4 @@ def write(name, seed):
 if __name__ == "__main__":
     for number, name in enumerate(HEADS_OF):
         write(name, number + 1)
+    write_latent("mtp_deepseek", len(HEADS_OF) + 1)

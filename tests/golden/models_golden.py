@@ -1,5 +1,6 @@
 """Tiny random models of the Llama family (Llama, Mistral, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, OLMo 2, SmolLM3) and of
-its mixtures of experts (gpt-oss among them), and the fp32 logits that Transformers gives for a few prompts."""
+its mixtures of experts (gpt-oss, DeepSeek-V2 and V3 among them), and the fp32 logits that Transformers gives for a few
+prompts."""
 
 import json
 import pathlib
@@ -10,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    DeepseekV2Config,
+    DeepseekV3Config,
     Gemma2Config,
     Gemma3Config,
     Gemma3TextConfig,
@@ -42,6 +45,7 @@ YARN_ROPE = {
     "factor": 8.0,
     "original_max_position_embeddings": 32,
 }
+DEEPSEEK_ROPE = {**YARN_ROPE, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.8}
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 COMMON = dict(vocab_size=96, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, hidden_act="silu")
 # name: configuration (of Llama, where "kind" does not say otherwise), dtype, other arguments of save_pretrained
@@ -285,7 +289,7 @@ SMALL_MODELS = {
             num_experts_per_tok=2,
             sliding_window=9,
             swiglu_limit=1.5,
-            rope_parameters=YARN_ROPE | dict(rope_theta=150000.0, truncate=False),
+            rope_parameters=DEEPSEEK_ROPE | dict(rope_theta=150000.0, truncate=False),
             **SMALL,
         ),
         torch.bfloat16,
@@ -319,6 +323,81 @@ SMALL_MODELS = {
             boi_token_index=3,
             eoi_token_index=4,
             image_token_index=5,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    # As V2-Lite: queries are products with the input; layer 0 is dense.
+    "deepseek2_lite": (
+        dict(
+            kind=DeepseekV2Config,
+            hidden_size=24,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            q_lora_rank=None,
+            kv_lora_rank=20,
+            qk_nope_head_dim=12,
+            qk_rope_head_dim=8,
+            v_head_dim=10,
+            first_k_dense_replace=1,
+            moe_intermediate_size=8,
+            n_routed_experts=6,
+            n_shared_experts=2,
+            num_experts_per_tok=2,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "deepseek2": (
+        dict(
+            kind=DeepseekV2Config,
+            hidden_size=24,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            rms_norm_eps=1e-3,
+            q_lora_rank=16,
+            kv_lora_rank=16,
+            qk_nope_head_dim=8,
+            qk_rope_head_dim=12,
+            v_head_dim=16,
+            first_k_dense_replace=1,
+            moe_intermediate_size=8,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=3,
+            topk_method="group_limited_greedy",
+            n_group=4,
+            topk_group=2,
+            routed_scaling_factor=4.0,
+            rope_parameters=DEEPSEEK_ROPE,
+        ),
+        torch.bfloat16,
+        {},
+    ),
+    "deepseek3": (
+        dict(
+            kind=DeepseekV3Config,
+            hidden_size=24,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            num_key_value_heads=3,
+            q_lora_rank=16,
+            kv_lora_rank=24,
+            qk_nope_head_dim=16,
+            qk_rope_head_dim=8,
+            v_head_dim=12,
+            first_k_dense_replace=1,
+            moe_intermediate_size=8,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=3,
+            n_group=4,
+            topk_group=2,
+            num_nextn_predict_layers=0,
+            rope_parameters=DEEPSEEK_ROPE,
         ),
         torch.bfloat16,
         {},
@@ -397,6 +476,9 @@ def write_tiny(folder: pathlib.Path, only: tuple[str, ...] = ()) -> dict[str, pa
                 noise = torch.randn(parameter.shape, generator=generator)
                 gain = (0 if name in ONE_LESS else 1) + 0.2 * noise
                 parameter.copy_(gain if parameter.dim() == 1 else noise * 1.2 / parameter.shape[-1] ** 0.5)
+            for buffer_name, buffer in model.named_buffers():
+                if buffer_name.endswith("e_score_correction_bias"):
+                    buffer.copy_(0.2 * torch.randn(buffer.shape, generator=generator))
         model.to(dtype).save_pretrained(directory, **saving)
         if name == "gpt_oss":
             store_as_mxfp4(model, directory)

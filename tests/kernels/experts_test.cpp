@@ -112,6 +112,73 @@ TEST_P(ParityExperts, route_of_ties_and_nan) {
   EXPECT_NEAR(r.shares.row<float>(3)[0] + r.shares.row<float>(3)[1], 1, 1e-6);
 }
 
+// By their definition: the keys of a row's experts are the greatest within the groups whose scores are the greatest.
+void expect_routed(const Tensor& logits, const RoutingRules& rules, const Routing& r) {
+  const int experts = int(logits.dim(1)), size = experts / rules.groups;
+  for (int row = 0; row < int(logits.dim(0)); ++row) {
+    const float* const v = logits.row<float>(row);
+    double mass = 0, kept = 0;
+    for (int e = 0; e < experts; ++e) mass += std::exp(double(v[e]));
+    const auto score = [&](int e) {
+      return rules.sigmoid ? 1 / (1 + std::exp(-double(v[e]))) : std::exp(double(v[e])) / mass;
+    };
+    const auto key = [&](int e) { return score(e) + (rules.correction ? rules.correction.data<float>()[e] : 0.0f); };
+    std::vector<std::pair<double, int>> groups, found;
+    for (int g = 0; g < rules.groups; ++g) {
+      std::vector<double> own;
+      for (int e = g * size; e < (g + 1) * size; ++e) own.push_back(-key(e));
+      std::ranges::sort(own);
+      groups.emplace_back(rules.sums_two ? own[0] + own[1] : own[0], g);
+    }
+    std::ranges::sort(groups);
+    for (int g = 0; g < rules.used_groups; ++g)
+      for (int i = 0; i < size; ++i)
+        found.emplace_back(-key(groups[std::size_t(g)].second * size + i), groups[std::size_t(g)].second * size + i);
+    std::ranges::sort(found);
+    for (int j = 0; j < rules.used; ++j) kept += score(found[std::size_t(j)].second);
+    for (int j = 0; j < rules.used; ++j) {
+      const int e = found[std::size_t(j)].second;
+      EXPECT_EQ(r.chosen.row<std::int32_t>(row)[j], e) << "row " << row << ", expert " << j;
+      EXPECT_NEAR(r.shares.row<float>(row)[j], score(e) / (rules.renormalized ? kept : 1) * double(rules.scale), 2e-6);
+    }
+  }
+}
+
+TEST_P(ParityExperts, route_by_groups_and_corrections) {
+  for (const bool sigmoid : {false, true})
+    for (const bool sums_two : {false, true})
+      for (const bool corrected : {false, true})
+        for (const auto& [experts, groups, used_groups, used] :
+             {std::tuple(160, 8, 3, 6), std::tuple(256, 8, 4, 8), std::tuple(12, 3, 3, 5), std::tuple(8, 4, 2, 4)}) {
+          RoutingRules rules(used, sigmoid);
+          rules.sigmoid = sigmoid, rules.sums_two = sums_two, rules.scale = 2.5f;
+          rules.groups = groups, rules.used_groups = used_groups;
+          if (corrected) rules.correction = random_tensor({experts}, 5, 0.3f);
+          const Tensor logits = random_tensor({9, experts}, unsigned(experts), 2);
+          const Routing r = cpu->route(logits, rules);
+          expect_grouping(r);
+          expect_routed(logits, rules, r);
+        }
+  RoutingRules rules(3);
+  rules.groups = 4, rules.used_groups = 1;
+  EXPECT_TRUE(says(sentence_of([&] { cpu->route(random_tensor({1, 8}, 1), rules); }), "1 of 4 groups of 8 experts"));
+  rules.groups = 3;
+  EXPECT_TRUE(says(sentence_of([&] { cpu->route(random_tensor({1, 8}, 1), rules); }), "3 groups of 8 experts"));
+  rules.groups = 1, rules.correction = random_tensor({7}, 1);
+  EXPECT_TRUE(says(sentence_of([&] { cpu->route(random_tensor({1, 8}, 1), rules); }), "a correction [7]"));
+}
+
+// Groups of equal scores: the first; a NaN comes first, and its row has no shares.
+TEST_P(ParityExperts, route_by_groups_of_ties_and_nan) {
+  RoutingRules rules(2);
+  rules.sigmoid = true, rules.groups = 4, rules.used_groups = 2;
+  const Tensor logits = listed<float>({1, 0, 3, 0, 3, 3, 3, 0, 0, 0, 0, kNan, 0, 1, 1, 0}, DType::f32).reshaped({2, 8});
+  const Routing r = cpu->route(logits, rules);
+  EXPECT_TRUE(std::ranges::equal(r.chosen.values<std::int32_t>(), std::vector<std::int32_t>{2, 4, 3, 5}));
+  EXPECT_EQ(r.shares.row<float>(0)[0], 0.5f);
+  EXPECT_TRUE(std::isnan(r.shares.row<float>(1)[0]));
+}
+
 TEST_P(ParityExperts, grouped_linear) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::i8}) {
     for (const auto& [out, in] : {std::pair(70, 96), std::pair(33, 55), std::pair(640, 64)}) {

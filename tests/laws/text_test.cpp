@@ -1,5 +1,7 @@
 // greedy: at temperature 0 the output of every drafter is plain decoding's, bit for bit. coupled: at any temperature,
 // if the verifier promises it.
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "experiments/conformance/components.h"
@@ -63,6 +65,27 @@ TEST(Greedy, TransformersOnEveryBackend) {
         {.sampling = {.temperature = 0},
          .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
         *b, models, requests, [](const Subject&) { return true; }, false);
+  }
+}
+
+// Drafters that read the target's layers or a part of its cache, beside latents (kv_heads of 1, values within keys).
+TEST(Greedy, PartsOfATargetOfLatents) {
+  const std::set<std::string> reads_target = {"quest", "snapkv", "h2o", "window", "layer_skip", "mtp"};
+  for (const char* cache : {"f32", "int8"}) {
+    const auto b = cpu_backend(2);
+    const Models models = tiny_models(*b, {.target = "deepseek3", .kv_dtype = cache, .draft_kv_dtype = cache});
+    std::set<std::string> met;
+    expect_plain_text(
+        {.sampling = {.temperature = 0},
+         .engine = {.batch = 3, .step_rows = 40, .page_rows = 4, .pages = 256, .check = true}},
+        *b, models, random_requests(4, models.target->info().vocab, 24, 24, 2),
+        [&](const Subject& s) {
+          const std::string name = s.configs.drafter.at("name");
+          if (reads_target.contains(name)) met.insert(name);
+          return reads_target.contains(name);
+        },
+        false);
+    EXPECT_EQ(met, reads_target);
   }
 }
 

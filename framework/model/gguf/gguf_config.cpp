@@ -7,6 +7,7 @@
 #include <set>
 
 #include "framework/model/gguf/gguf_cursor.h"
+#include "framework/model/gguf/gguf_latent.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
 
@@ -36,6 +37,7 @@ struct GgufFamily {
   bool norms_behind = false;  // OLMo 2: norms behind sublayers alone, and one of all heads
   int still_period = 0;       // each so many-th layer rotates nothing; 0: none
   bool gpt_oss = false;
+  bool latent = false;  // gguf_latent.h
 };
 constexpr GgufFamily kGgufFamilies[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", .rotates_neighbours = true, .mixture = "MixtralForCausalLM"},
@@ -60,7 +62,8 @@ constexpr GgufFamily kGgufFamilies[] = {
     {.name = "phi3", .architecture = "Phi3ForCausalLM", .fused = true},
     {.name = "olmo2", .architecture = "Olmo2ForCausalLM", .norms_behind = true},
     {.name = "smollm3", .architecture = "SmolLM3ForCausalLM", .rotates_neighbours = true, .still_period = 4},
-    {.name = "gpt-oss", .architecture = nullptr, .mixture = "GptOssForCausalLM", .period = 2, .gpt_oss = true}};
+    {.name = "gpt-oss", .architecture = nullptr, .mixture = "GptOssForCausalLM", .period = 2, .gpt_oss = true},
+    {.name = "deepseek2", .architecture = nullptr, .mixture = "DeepseekV2ForCausalLM", .latent = true}};
 
 const GgufFamily& family_of(const GgufFile& file) {
   const std::string name = file.metadata().string("general.architecture");
@@ -100,7 +103,7 @@ void refuse_unknown_keys(const GgufMetadata& m, const GgufFamily& family, const 
   const auto known = [&](const std::string& key) {
     return kKnown.contains(key) || (family.attention_softcap > 0 && key == "attn_logit_softcapping") ||
            (family.gemma && kOfWindows.contains(key)) || (family.gpt_oss && key == "attention.sliding_window") ||
-           (family.fused && kOfFused.contains(key));
+           (family.fused && kOfFused.contains(key)) || (family.latent && is_latent_key(key));
   };
   for (const std::string& key : m.keys())
     if (key.starts_with(prefix) && !known(key.substr(prefix.size())))
@@ -152,6 +155,7 @@ void read_shape(const GgufMetadata& m, const GgufFamily& family, const std::stri
   if (c.heads % c.kv_heads)
     m.refuse(prefix + "attention.head_count_kv",
              "must divide head_count (" + std::to_string(c.heads) + ")" + kConvertAgain);
+  if (family.latent) return;
   const std::string length = prefix + "attention.key_length";
   if (!m.has(length) && c.width % c.heads)
     m.refuse(prefix + "attention.head_count", "must divide embedding_length (" + std::to_string(c.width) +
@@ -284,7 +288,9 @@ ModelConfig gguf_config(const GgufFile& file) {
   ModelConfig c;
   c.architecture = family.architecture ? family.architecture : family.mixture;
   read_shape(m, family, prefix, c);
+  if (family.latent) read_gguf_latent(file, prefix, c);
   read_experts(file, family, prefix, c);
+  if (family.latent) read_gguf_routing(file, prefix, c);
   c.tied_head = !has("output.weight");
   c.qkv_bias = has("blk.0.attn_q.bias");
   c.out_bias = has("blk.0.attn_output.bias");
@@ -295,6 +301,7 @@ ModelConfig gguf_config(const GgufFile& file) {
     c.still_layers.push_back(l);
   read_windows(m, family, prefix, c);
   read_rope(file, prefix, c);
+  if (family.latent) scale_gguf_latent(file, prefix, c);
   if (family.period == 0 && c.window >= c.positions) c.window = 0;  // no sequence is so long
   c.eos = ends_of(m, c.vocab, family.gpt_oss);
   if (m.has("tokenizer.ggml.bos_token_id")) c.bos = m.integer("tokenizer.ggml.bos_token_id", 0, c.vocab - 1);

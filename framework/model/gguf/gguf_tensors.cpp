@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/model/gguf/gguf_cursor.h"
+#include "framework/model/gguf/gguf_latent.h"
 #include "framework/model/in_parallel.h"
 #include "kernels/error.h"
 #include "kernels/formats/formats.h"
@@ -76,6 +77,8 @@ std::string hugging_face_name(const std::string& name, const ModelConfig& config
   if (config.sinks && parts->middle == "attn_sinks" && parts->end == ".weight") return layer + "self_attn.sinks";
   for (const Name& n : kFused)
     if (config.fused && parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
+  if (config.latent)
+    if (const std::string own = latent_name(parts->middle + parts->end); !own.empty()) return layer + own;
   for (const Name& n : kParts)
     if (parts->middle == n.gguf) return layer + n.hugging_face + parts->end;
   if (!mixture || (parts->end != ".weight" && !mixture->biases)) return "";
@@ -126,10 +129,11 @@ GgufTensors::GgufTensors(std::shared_ptr<const GgufFile> file, const ModelConfig
     if (name.empty())
       throw Error(where() + " holds the tensor '" + shown_name(own) + "', which a " + config.architecture +
                   " does not have; this kind of model is not supported");
-    if (tensor.type->bits > 0 && tensor.shape.rank() != 2)
+    Entry e{own, tensor};
+    if (const Shape& s = tensor.shape; config.latent && s.rank() == 3) e.tensor.shape = {s[0] * s[1], s[2]};  // by head
+    if (tensor.type->bits > 0 && e.tensor.shape.rank() != 2)
       throw Error(where() + ": tensor '" + own + "' is no matrix, but has the type " + tensor.type->name +
                   "; only matrices may be quantized: download it again");
-    Entry e{own, tensor};
     if (name.ends_with("shared_expert_gate.weight") && tensor.shape.rank() == 1) e.tensor.shape = {1, tensor.shape[0]};
     if (reorder && name.find("self_attn.q_proj.") != name.npos) e.heads = config.heads;
     if (reorder && name.find("self_attn.k_proj.") != name.npos) e.heads = config.kv_heads;

@@ -23,15 +23,27 @@ constexpr const char* kGpt4o =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// DeepSeek-V3's, one after another: three digits together, runs of Han and of kana, then words.
+constexpr const char* kDeepseek[] = {
+    R"(\p{N}{1,3})", R"([\x{4e00}-\x{9fa5}\x{3040}-\x{309f}\x{30a0}-\x{30ff}]+)",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+
 json bytes(bool splits) { return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", splits}}; }
 
 json sequence(json first, json second) {
   return {{"type", "Sequence"}, {"pretokenizers", json::array({std::move(first), std::move(second)})}};
 }
 
-json split_by(const char* pattern) {
-  return sequence({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
-                  bytes(false));
+json split(const char* pattern) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+json split_by(const char* pattern) { return sequence(split(pattern), bytes(false)); }
+json split_by_deepseek() {
+  json parts = json::array();
+  for (const char* pattern : kDeepseek) parts.push_back(split(pattern));
+  parts.push_back(bytes(false));
+  return {{"type", "Sequence"}, {"pretokenizers", parts}};
 }
 
 // GPT-2's rule, with every digit apart.
@@ -48,11 +60,12 @@ NamedPreTokenizer qwen2() { return {{{"type", "NFC"}}, split_by(kQwen2), false, 
 NamedPreTokenizer smollm() { return {nullptr, digits(), false, false}; }
 NamedPreTokenizer tekken() { return {nullptr, split_by(kTekken), true, true}; }
 NamedPreTokenizer dbrx() { return {nullptr, split_by(kLlama3), false, false}; }
+NamedPreTokenizer deepseek3() { return {nullptr, split_by_deepseek(), false, false}; }
 NamedPreTokenizer gpt4o() { return {nullptr, split_by(kGpt4o), false, false}; }
 
-constexpr Known kKnown[] = {{"gpt-2", gpt2},  {"llama-bpe", llama3}, {"llama3", llama3},    {"llama-v3", llama3},
-                            {"qwen2", qwen2}, {"smollm", smollm},    {"starcoder", smollm}, {"tekken", tekken},
-                            {"dbrx", dbrx},   {"gpt-4o", gpt4o}};
+constexpr Known kKnown[] = {{"gpt-2", gpt2},  {"llama-bpe", llama3}, {"llama3", llama3},        {"llama-v3", llama3},
+                            {"qwen2", qwen2}, {"smollm", smollm},    {"starcoder", smollm},     {"tekken", tekken},
+                            {"dbrx", dbrx},   {"gpt-4o", gpt4o},     {"deepseek-v3", deepseek3}};
 
 }  // namespace
 

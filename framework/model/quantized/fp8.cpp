@@ -26,6 +26,10 @@ class Fp8 final : public Quantization {
   bool excludes(const std::string& module) const override {
     return excluded_.contains(module) || ignored_.contains(module);
   }
+  // Routers and what joins two states for a prediction layer are dense in DeepSeek's files, which do not say so.
+  bool covers(const std::string& module) const override {
+    return !excludes(module) && !module.ends_with(".mlp.gate") && !module.ends_with(".eh_proj");
+  }
   Weight unpack(const Parts& parts) const override;
 
  private:

@@ -1,7 +1,6 @@
-// route: of each row the `used` greatest of its logits, the lowest among equals, with their shares of the softmax over
-// all; then all pairs by expert. logits f32 [rows, experts]. Bytes: rows * (4 experts + 12 used) and pairs * 8. A warp
-// chooses for a row; one block groups, so that the order within an expert is that of the pairs. Up to 64 rows are one
-// kernel.
+// route: of each row the experts that RoutingRules choose, with their shares; then all pairs by expert. logits f32
+// [rows, experts]. Bytes: rows * (4 experts + 12 used) and pairs * 8. A warp chooses for a row; one block groups, so
+// that the order within an expert is that of the pairs. Up to 64 rows are one kernel.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/shared_memory.h"
@@ -11,27 +10,109 @@ namespace {
 
 constexpr int kRouteThreads = 1024, kRouteWarps = kRouteThreads / 32, kAtOnce = 64;
 constexpr unsigned kAll = 0xffffffffu;
+constexpr int kMostGroups = 32;  // a lane has the score of one
+constexpr float kInfinity = __builtin_huge_valf();
 
 struct Route {
   const float* logits;
   std::int64_t stride;
   int rows, experts, used;
-  bool renormalized;
+  bool renormalized, sigmoid, sums_two;
+  int groups, used_groups;
+  float scale;
+  const float* correction;  // [experts]; null: 0
   int* chosen;    // [rows, used]
   float* shares;  // [rows, used]
   int *pairs, *offsets, *touched;
 };
 
+__device__ float key_of(float x) { return isnan(x) ? kInfinity : x; }
+
+// The sum of the two greatest keys of a group, or the greatest.
+template <int kEach> __device__ float score_of_group(const Route& a, const float (&key)[kEach], int group, int lane) {
+  const int size = a.experts / a.groups, begin = group * size;
+  float first = -kInfinity, second = -kInfinity;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int e = lane + 32 * i;
+    if (e < begin || e >= begin + size) continue;
+    second = fmaxf(second, fminf(first, key[i]));
+    first = fmaxf(first, key[i]);
+  }
+  for (int step = 16; step > 0; step /= 2) {
+    const float other = __shfl_xor_sync(kAll, first, step), next = __shfl_xor_sync(kAll, second, step);
+    second = fmaxf(fmaxf(second, next), fminf(first, other));
+    first = fmaxf(first, other);
+  }
+  return key_of(a.sums_two ? first + second : first);
+}
+
+// Keys of the experts outside the groups that are used become the least.
+template <int kEach> __device__ void keep_groups(const Route& a, float (&key)[kEach], int lane) {
+  float own = -kInfinity;  // of group `lane`
+  for (int g = 0; g < a.groups; ++g) {
+    const float score = score_of_group(a, key, g, lane);
+    if (lane == g) own = score;
+  }
+  unsigned kept = 0;
+  for (int n = 0; n < a.used_groups; ++n) {
+    float best = own;
+    int at = lane < a.groups && !(kept >> lane & 1) ? lane : kMostGroups;
+    for (int step = 16; step > 0; step /= 2) {
+      const float other = __shfl_xor_sync(kAll, best, step);
+      const int other_at = __shfl_xor_sync(kAll, at, step);
+      if (other_at < kMostGroups && (at == kMostGroups || other > best || (other == best && other_at < at))) {
+        best = other;
+        at = other_at;
+      }
+    }
+    kept |= 1u << at;
+  }
+  const int size = a.experts / a.groups;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (const int e = lane + 32 * i; e < a.experts && !(kept >> (e / size) & 1)) key[i] = -kInfinity;
+}
+
+// The greatest number of all lanes; a NaN is greater than all.
+template <int kEach> __device__ float greatest_of(const Route& a, const float (&v)[kEach], int lane) {
+  float peak = -kInfinity;
+  const auto take = [&](float x) { peak = isnan(peak) || peak >= x ? peak : x; };
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (lane + 32 * i < a.experts) take(v[i]);
+  for (int step = 16; step > 0; step /= 2) take(__shfl_xor_sync(kAll, peak, step));
+  return peak;
+}
+
+__device__ float score_of(const Route& a, float logit, float peak) {
+  return a.sigmoid ? 1 / (1 + expf(-logit)) : expf(logit - peak);
+}
+
 // kEach: logits of a lane, at most: expert lane + 32 i.
-template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
-  constexpr float kInfinity = __builtin_huge_valf();
-  float v[kEach];
+template <int kEach, bool kPlain> __device__ void choose(const Route& a, int row, int lane) {
+  float v[kEach], keys[kPlain ? 1 : kEach];
 #pragma unroll
   for (int i = 0; i < kEach; ++i)
     v[i] = lane + 32 * i < a.experts ? __ldcg(a.logits + row * a.stride + lane + 32 * i) : -kInfinity;
-  const auto key = [](float x) { return isnan(x) ? kInfinity : x; };
-  float peak = 0, before = kInfinity;
-  double kept = 0;  // as the mass, in double: a sum of hundreds
+  const float peak = a.sigmoid ? 0 : greatest_of(a, v, lane);
+  double mass = 0, kept = 0;  // in double: sums of hundreds
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (lane + 32 * i < a.experts) mass += double(score_of(a, v[i], peak));
+  for (int step = 16; step > 0; step /= 2) mass += __shfl_xor_sync(kAll, mass, step);
+  if (a.sigmoid) mass = 1;
+  if constexpr (!kPlain) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int e = lane + 32 * i;
+      keys[i] = float(double(score_of(a, v[i], peak)) / mass);
+      if (a.correction && e < a.experts) keys[i] += __ldcg(a.correction + e);
+      keys[i] = key_of(keys[i]);
+    }
+    if (a.used_groups < a.groups) keep_groups(a, keys, lane);
+  }
+  float before = kInfinity;
   int expert = -1;
   for (int j = 0; j < a.used; ++j) {
     // The best of those behind the last choice in the order.
@@ -40,7 +121,11 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int e = lane + 32 * i;
-      const float k = key(v[i]);
+      float k;
+      if constexpr (kPlain)
+        k = key_of(v[i]);
+      else
+        k = keys[i];
       const bool behind = e < a.experts && (k < before || (k == before && e > expert));
       if (behind && (at == 0x7fffffff || k > best)) {
         best = k;
@@ -61,30 +146,28 @@ template <int kEach> __device__ void choose(const Route& a, int row, int lane) {
     }
     before = best;
     expert = at;
-    if (j == 0) peak = raw;
-    kept += double(expf(raw - peak));
+    const float score = score_of(a, raw, peak);
+    kept += double(score);
     if (lane == 0) {
       a.chosen[row * a.used + j] = at;
-      a.shares[row * a.used + j] = expf(raw - peak);
+      a.shares[row * a.used + j] = score;
     }
   }
-  double mass = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i)
-    if (lane + 32 * i < a.experts) mass += double(expf(v[i] - peak));
-  for (int step = 16; step > 0; step /= 2) mass += __shfl_xor_sync(kAll, mass, step);
+  if (a.sigmoid) kept += 1e-20;
   if (lane == 0)
-    for (int j = 0; j < a.used; ++j)
-      a.shares[row * a.used + j] = float(double(a.shares[row * a.used + j]) / (a.renormalized ? kept : mass));
+    for (int j = 0; j < a.used; ++j) {
+      float& share = a.shares[row * a.used + j];
+      share = float(double(share) / (a.renormalized ? kept : mass) * double(a.scale));
+    }
 }
 
-__device__ void choose_any(const Route& a, int row, int lane) {
+template <bool kPlain> __device__ void choose_any(const Route& a, int row, int lane) {
   if (a.experts <= 128)
-    choose<4>(a, row, lane);
+    choose<4, kPlain>(a, row, lane);
   else if (a.experts <= 512)
-    choose<16>(a, row, lane);
+    choose<16, kPlain>(a, row, lane);
   else
-    choose<128>(a, row, lane);
+    choose<128, kPlain>(a, row, lane);
 }
 
 // Calls f(pair, its expert, the lanes that have the same one) for the pairs of a warp in order, 32 at a time; without a
@@ -162,19 +245,20 @@ __device__ void group(const Route& a) {
   });
 }
 
-__global__ void __launch_bounds__(kRouteThreads) route_kernel(Route a) {
+template <bool kPlain> __global__ void __launch_bounds__(kRouteThreads) route_kernel(Route a) {
   let_next_kernel_start();
   wait_for_previous_kernels();
-  for (int row = int(threadIdx.x) / 32; row < a.rows; row += kRouteWarps) choose_any(a, row, int(threadIdx.x) % 32);
+  for (int row = int(threadIdx.x) / 32; row < a.rows; row += kRouteWarps)
+    choose_any<kPlain>(a, row, int(threadIdx.x) % 32);
   __syncthreads();
   group(a);
 }
 
-__global__ void __launch_bounds__(256) choose_kernel(Route a) {
+template <bool kPlain> __global__ void __launch_bounds__(256) choose_kernel(Route a) {
   let_next_kernel_start();
   wait_for_previous_kernels();
   const int row = int(blockIdx.x) * 8 + int(threadIdx.x) / 32;
-  if (row < a.rows) choose_any(a, row, int(threadIdx.x) % 32);
+  if (row < a.rows) choose_any<kPlain>(a, row, int(threadIdx.x) % 32);
 }
 
 __global__ void __launch_bounds__(kRouteThreads) group_kernel(Route a) {
@@ -185,16 +269,19 @@ __global__ void __launch_bounds__(kRouteThreads) group_kernel(Route a) {
 
 }  // namespace
 
-Routing CudaBackend::route(const Tensor& logits, int used, bool renormalized) {
+Routing CudaBackend::route(const Tensor& logits, const RoutingRules& rules) {
   enter();
-  expect_route(logits, used);
+  expect_route(logits, rules);
   expect_width("route", logits, logits.dim(1));
-  const std::int64_t rows = logits.dim(0), experts = logits.dim(1);
+  const std::int64_t rows = logits.dim(0), experts = logits.dim(1), used = rules.used;
+  if (rules.groups > kMostGroups)
+    throw Error("cuda: route of " + std::to_string(rules.groups) + " groups of experts; at most " +
+                std::to_string(kMostGroups) + " are supported");
   if (experts > kMostRoutedExperts)
     throw Error("cuda: route of " + std::to_string(experts) + " experts; at most " +
                 std::to_string(kMostRoutedExperts) + " are supported");
   const Routing r{.experts = int(experts),
-                  .used = used,
+                  .used = rules.used,
                   .chosen = allocate({rows, used}, DType::i32),
                   .shares = allocate({rows, used}, DType::f32),
                   .pairs = allocate({rows * used}, DType::i32),
@@ -204,8 +291,14 @@ Routing CudaBackend::route(const Tensor& logits, int used, bool renormalized) {
                 .stride = logits.row_stride(),
                 .rows = int(rows),
                 .experts = int(experts),
-                .used = used,
-                .renormalized = renormalized,
+                .used = rules.used,
+                .renormalized = rules.renormalized,
+                .sigmoid = rules.sigmoid,
+                .sums_two = rules.sums_two,
+                .groups = rules.groups,
+                .used_groups = rules.used_groups,
+                .scale = rules.scale,
+                .correction = rules.correction.data<float>(),
                 .chosen = r.chosen.data<int>(),
                 .shares = r.shares.data<float>(),
                 .pairs = r.pairs.data<int>(),
@@ -213,10 +306,11 @@ Routing CudaBackend::route(const Tensor& logits, int used, bool renormalized) {
                 .touched = r.touched.data<int>()};
   const Grid one{dim3(1), kRouteThreads, 0, 1, dependent_launch()};
   if (rows <= kAtOnce) {
-    launch_kernel("route", stream_, one, route_kernel, a);
+    launch_kernel("route", stream_, one, rules.by_logits() ? route_kernel<true> : route_kernel<false>, a);
     return r;
   }
-  launch_kernel("route", stream_, {dim3(blocks_for(rows, 8)), 256, 0, 1, dependent_launch()}, choose_kernel, a);
+  launch_kernel("route", stream_, {dim3(blocks_for(rows, 8)), 256, 0, 1, dependent_launch()},
+                rules.by_logits() ? choose_kernel<true> : choose_kernel<false>, a);
   launch_kernel("route", stream_, one, group_kernel, a);
   return r;
 }

@@ -44,9 +44,9 @@ TEST(List, ShowsEveryOption) {
 
 TEST(List, OfModelsNamesFamiliesAndShapes) {
   const json models = json::parse(list_models(true));
-  EXPECT_EQ(models["architectures"].size(), 14u);
+  EXPECT_EQ(models["architectures"].size(), 16u);
   EXPECT_EQ(models["gguf"], json({"llama", "qwen2", "qwen3", "qwen2moe", "qwen3moe", "gemma2", "gemma3", "phi3",
-                                  "olmo2", "smollm3", "gpt-oss"}));
+                                  "olmo2", "smollm3", "gpt-oss", "deepseek2"}));
   const auto shape = [&](const std::string& name) {
     for (const json& s : models["shapes"])
       if (s["name"] == name) return s;

@@ -31,9 +31,9 @@ struct Fixture {
   const char* name;
   std::size_t piece;  // tokens that are fed at once; 0: the logits of a prompt's last token alone are golden
 };
-constexpr Fixture kFixtures[] = {{"k-quants", 5}, {"quants", 5},   {"qwen2", 0},  {"scaled", 5}, {"mixtral", 5},
-                                 {"qwen2moe", 5}, {"qwen3moe", 5}, {"gemma2", 5}, {"gemma3", 5}, {"phi3", 5},
-                                 {"olmo2", 5},    {"smollm3", 5},  {"gpt-oss", 5}};
+constexpr Fixture kFixtures[] = {{"k-quants", 5}, {"quants", 5},   {"qwen2", 0},   {"scaled", 5},   {"mixtral", 5},
+                                 {"qwen2moe", 5}, {"qwen3moe", 5}, {"gemma2", 5},  {"gemma3", 5},   {"phi3", 5},
+                                 {"olmo2", 5},    {"smollm3", 5},  {"gpt-oss", 5}, {"deepseek2", 5}};
 
 class GgufModels : public testing::TestWithParam<Fixture> {
  protected:

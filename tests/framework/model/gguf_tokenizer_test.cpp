@@ -70,18 +70,22 @@ TEST(NamedPreTokenizers, OfOneRuleGiveTheSameIds) {
   EXPECT_EQ(hash_of_ids(*tokenizer, strings()), read_json(kData / "gguf" / "smollm.json")["ids"].get<std::string>());
 }
 
-// Those of Phi-4 and Phi-4-mini: as llama.cpp names them, and as the tokenizers library splits by their patterns.
-TEST(NamedPreTokenizers, OfPhi) {
-  const auto words = [](const char* name) {
+// Those of Phi-4, Phi-4-mini and DeepSeek-V3: as llama.cpp names them, and as the tokenizers library splits by their
+// patterns.
+TEST(NamedPreTokenizers, OfPhiAndDeepSeek) {
+  const auto words = [](const char* name, const char* text = "theCAT's 12345 I'LL  a/b //\nx") {
     const NamedPreTokenizer parts = named_pre_tokenizer(name);
     EXPECT_TRUE(parts.normalizer.is_null() && !parts.ignore_merges && !parts.begins) << name;
-    return PreTokenizer::load(parts.pre_tokenizer, name).split("theCAT's 12345 I'LL  a/b //\nx", TextPlace::beginning);
+    return PreTokenizer::load(parts.pre_tokenizer, name).split(text, TextPlace::beginning);
   };
   using Words = std::vector<std::string>;
   const auto& known = pre_tokenizer_names();
-  for (const char* name : {"dbrx", "gpt-4o"}) ASSERT_NE(std::ranges::find(known, name), known.end()) << name;
+  for (const char* name : {"dbrx", "gpt-4o", "deepseek-v3"})
+    ASSERT_NE(std::ranges::find(known, name), known.end()) << name;
   EXPECT_EQ(words("dbrx"), (Words{"theCAT", "'s", " ", "123", "45", " I", "'LL", " ", " a", "/b", " //\n", "x"}));
   EXPECT_EQ(words("gpt-4o"), (Words{"the", "CAT's", " ", "123", "45", " I'LL", " ", " a", "/b", " //\n", "x"}));
+  EXPECT_EQ(words("deepseek-v3"), words("dbrx"));
+  EXPECT_EQ(words("deepseek-v3", "a\u4e2d\u6587\u3042 2x"), (Words{"a", "\u4e2d\u6587\u3042", " ", "2", "x"}));
 }
 
 // Also what decodes: a GGUF file and a directory of one model have one vocabulary.

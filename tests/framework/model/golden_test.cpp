@@ -95,8 +95,11 @@ TEST(TinyModels, AreOfEveryKindThatIsSupported) {
     of["norms of all heads"] += m.joint_norms, of["no norms before sublayers"] += !m.pre_norms, of["sinks"] += m.sinks;
     of["biases of experts"] += m.mixture && m.mixture->biases, of["a vision tower"] += m.vision;
     of["LongRoPE"] += m.rope_scaling.kind == RopeScaling::Kind::longrope, of["heads rotated in part"] += m.rotary > 0;
+    of["queries of a latent"] += m.latent && m.latent->query_rank > 0;
+    of["latents with queries of the input"] += m.latent && m.latent->query_rank == 0;
+    of["groups of experts"] += m.mixture && m.mixture->groups > 1;
   }
-  EXPECT_EQ(of.size(), 37u);  // fourteen architectures and the twenty-three kinds above
+  EXPECT_EQ(of.size(), 42u);  // sixteen architectures and the twenty-six kinds above
   for (const auto& [kind, models] : of) EXPECT_GT(models, 0) << kind;
 }
 

@@ -60,17 +60,20 @@ TEST(Shapes, HaveTheirPublishedNumbersOfParameters) {
 TEST(Shapes, AreOfTheirFamilies) {
   for (const std::string& name : shape_names()) {
     const ModelConfig m = published_shape(name);
-    EXPECT_EQ(m.architecture, name == "mixtral-8x7b"        ? "MixtralForCausalLM"
-                              : name == "qwen3-30b-a3b"     ? "Qwen3MoeForCausalLM"
-                              : name.starts_with("qwen3")   ? "Qwen3ForCausalLM"
-                              : name.starts_with("gemma-2") ? "Gemma2ForCausalLM"
-                              : name.starts_with("gemma-3") ? "Gemma3ForCausalLM"
-                              : name.starts_with("phi")     ? "Phi3ForCausalLM"
-                              : name.starts_with("olmo")    ? "Olmo2ForCausalLM"
-                              : name.starts_with("smollm3") ? "SmolLM3ForCausalLM"
-                              : name.starts_with("gpt-oss") ? "GptOssForCausalLM"
-                                                            : "LlamaForCausalLM");
-    EXPECT_EQ(m.mixture.has_value(), name == "mixtral-8x7b" || name == "qwen3-30b-a3b" || name.starts_with("gpt-oss"));
+    EXPECT_EQ(m.architecture, name == "mixtral-8x7b"         ? "MixtralForCausalLM"
+                              : name == "qwen3-30b-a3b"      ? "Qwen3MoeForCausalLM"
+                              : name.starts_with("qwen3")    ? "Qwen3ForCausalLM"
+                              : name.starts_with("gemma-2")  ? "Gemma2ForCausalLM"
+                              : name.starts_with("gemma-3")  ? "Gemma3ForCausalLM"
+                              : name.starts_with("phi")      ? "Phi3ForCausalLM"
+                              : name.starts_with("olmo")     ? "Olmo2ForCausalLM"
+                              : name.starts_with("smollm3")  ? "SmolLM3ForCausalLM"
+                              : name.starts_with("gpt-oss")  ? "GptOssForCausalLM"
+                              : name == "deepseek-v3"        ? "DeepseekV3ForCausalLM"
+                              : name.starts_with("deepseek") ? "DeepseekV2ForCausalLM"
+                                                             : "LlamaForCausalLM");
+    EXPECT_EQ(m.mixture.has_value(), name == "mixtral-8x7b" || name == "qwen3-30b-a3b" || name.starts_with("gpt-oss") ||
+                                         name.starts_with("deepseek"));
   }
 }
 

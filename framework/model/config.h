@@ -12,6 +12,7 @@
 namespace foretoken {
 
 class Quantization;
+struct Rank;
 
 struct RopeScaling {
   enum class Kind { none, linear, llama3, divisors, longrope };
@@ -44,6 +45,8 @@ struct MixtureConfig {
   // Of one more expert, which every row uses, times the sigmoid of a gate of its own (Qwen2-MoE); 0: there is none.
   int shared_width = 0;
   bool renormalized = true;  // the shares of the used experts are divided by their sum
+  int first = 0, held = 0;   // not in any config.json: the experts of a rank (division.h); held 0: all
+  int held_experts() const { return held > 0 ? held : experts; }
   double used_share() const { return double(used) / experts; }  // of the experts, by one row
   // Names of the module in a layer and of an expert's matrices in a checkpoint.
   std::string module = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
@@ -93,6 +96,7 @@ struct ModelConfig {
   std::optional<int> bos;
   std::optional<int> mask;          // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
   std::optional<SmallModel> small;  // not in any config.json: of an inflated model
+  std::shared_ptr<const Rank> rank;  // not in any config.json: of a model divided among ranks (division.h)
   std::shared_ptr<const Quantization> quantization;  // quantization_config; absent: matrices are dense
 
   // Reads DIR/config.json. Anything that the project does not implement (another architecture or activation, unknown

@@ -17,11 +17,11 @@ struct ExpertModules {
   std::string of(int expert, const std::string& matrix) const {
     return module + ".experts." + std::to_string(expert) + "." + matrix;
   }
-  // Of every expert the modules of these matrices.
+  // Of every expert that is held the modules of these matrices.
   std::vector<std::vector<std::string>> of_all(const std::vector<std::string>& matrices) const {
-    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(m.experts));
-    for (int e = 0; e < m.experts; ++e)
-      for (const std::string& matrix : matrices) all[std::size_t(e)].push_back(of(e, matrix));
+    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(m.held_experts()));
+    for (std::size_t e = 0; e < all.size(); ++e)
+      for (const std::string& matrix : matrices) all[e].push_back(of(m.first + int(e), matrix));
     return all;
   }
 };
@@ -29,7 +29,7 @@ struct ExpertModules {
 class ExpertFeedForward final : public FeedForward {
  public:
   ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
-      : epsilon_(float(c.norm_epsilon)), used_(c.mixture->used), renormalized_(c.mixture->renormalized) {
+      : mixture_(*c.mixture), epsilon_(float(c.norm_epsilon)), rank_(c.rank) {
     const ExpertModules modules(c, prefix);
     norm_ = load.vector(feed_forward_norm(c, prefix));
     router_ = load.unrounded(modules.router());
@@ -42,9 +42,12 @@ class ExpertFeedForward final : public FeedForward {
 
   void add_to(Backend& b, const Tensor& x) const override {
     const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
-    const Routing routing = b.route(b.linear(h, router_), used_, renormalized_);
-    b.expert_feed_forward(x, h, routing, gate_up_, down_);
-    if (shared_gate_) b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
+    const Routing routing = b.route(b.linear(h, router_), mixture_.used, mixture_.renormalized);
+    if (!rank_) return add_products(b, x, h, routing);
+    const Tensor y = b.zeros(x.shape());  // this rank's part of what is added
+    add_products(b, y, h, own(b, routing));
+    b.all_reduce(y, *rank_);
+    b.add(x, y);
   }
 
   std::int64_t bytes() const override {
@@ -53,15 +56,24 @@ class ExpertFeedForward final : public FeedForward {
   std::int64_t expert_bytes() const override { return gate_up_.bytes() + down_.bytes(); }
 
  private:
+  Routing own(Backend& b, const Routing& routing) const {
+    const int held = mixture_.held_experts();
+    return held < mixture_.experts ? b.held_experts(routing, mixture_.first, held) : routing;
+  }
+  void add_products(Backend& b, const Tensor& x, const Tensor& h, const Routing& routing) const {
+    b.expert_feed_forward(x, h, routing, gate_up_, down_);
+    if (shared_gate_) b.add_gated(x, shared_.of(b, h), b.linear(h, shared_gate_));
+  }
+
+  MixtureConfig mixture_;
   float epsilon_;
-  int used_;
-  bool renormalized_;
-  Tensor norm_;            // f32 [width]
-  Weight router_;          // [experts, width]
-  ExpertWeights gate_up_;  // [2 hidden, width] of each
-  ExpertWeights down_;     // [width, hidden] of each
-  GatedProducts shared_;   // of the shared expert
-  Weight shared_gate_;     // [1, width]; absent without a shared expert
+  std::shared_ptr<const Rank> rank_;  // of a divided model
+  Tensor norm_;                       // f32 [width]
+  Weight router_;                     // [experts, width]
+  ExpertWeights gate_up_;             // [2 hidden, width] of each
+  ExpertWeights down_;                // [width, hidden] of each
+  GatedProducts shared_;              // of the shared expert
+  Weight shared_gate_;                // [1, width]; absent without a shared expert
 };
 
 }  // namespace
@@ -71,7 +83,7 @@ std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std:
   const MixtureConfig& m = modules.m;
   std::map<std::string, Shape> all;
   all[modules.router() + ".weight"] = {m.experts, c.width};
-  for (int e = 0; e < m.experts; ++e) {
+  for (int e = m.first; e < m.first + m.held_experts(); ++e) {
     for (const std::string& matrix : {m.gate, m.up}) all[modules.of(e, matrix) + ".weight"] = {m.width, c.width};
     all[modules.of(e, m.down) + ".weight"] = {c.width, m.width};
   }

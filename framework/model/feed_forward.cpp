@@ -11,12 +11,13 @@ class DenseFeedForward final : public FeedForward {
       : epsilon_(float(c.norm_epsilon)),
         norm_(load.vector(feed_forward_norm(c, prefix))),
         post_norm_(load.vector_if(prefix + kFeedForwardPostNorm)),
-        products_(load, c, prefix + "mlp") {}
+        products_(load, c, prefix + "mlp"),
+        rank_(c.rank) {}
   void add_to(Backend& b, const Tensor& x) const override {
-    if (post_norm_)
-      b.add(x, b.rms_norm(products_.of_normed(b, x, norm_, epsilon_), post_norm_, epsilon_));
-    else
-      products_.add_normed_to(b, x, norm_, epsilon_);
+    if (!post_norm_ && !rank_) return products_.add_normed_to(b, x, norm_, epsilon_);
+    const Tensor y = products_.of_normed(b, x, norm_, epsilon_);
+    if (rank_) b.all_reduce(y, *rank_);
+    b.add(x, post_norm_ ? b.rms_norm(y, post_norm_, epsilon_) : y);
   }
   std::int64_t bytes() const override { return products_.bytes(); }
 
@@ -24,6 +25,7 @@ class DenseFeedForward final : public FeedForward {
   float epsilon_;
   Tensor norm_, post_norm_;  // f32 [width]; the latter absent where products are added as they are
   GatedProducts products_;
+  std::shared_ptr<const Rank> rank_;  // of a divided model
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // route: of each row the `used` greatest of its logits, the lowest among equals, with their shares of the softmax over
 // all; then all pairs by expert. logits f32 [rows, experts]. Bytes: rows * (4 experts + 12 used) and pairs * 8. A warp
 // chooses for a row; one block groups, so that the order within an expert is that of the pairs. Up to 64 rows are one
-// kernel.
+// kernel. held_experts: of those pairs what concerns the experts of one rank.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/shared_memory.h"
@@ -183,7 +183,40 @@ __global__ void __launch_bounds__(kRouteThreads) group_kernel(Route a) {
   group(a);
 }
 
+// a.chosen from the experts of all ranks, then its pairs.
+__global__ void __launch_bounds__(kRouteThreads) held_kernel(Route a, const int* of_all, int first) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  for (int p = int(threadIdx.x); p < a.rows * a.used; p += kRouteThreads) {
+    const int e = __ldcg(of_all + p) - first;
+    a.chosen[p] = e >= 0 && e < a.experts ? e : -1;
+  }
+  __syncthreads();
+  group(a);
+}
+
 }  // namespace
+
+Routing CudaBackend::held_experts(const Routing& routing, int first, int count) {
+  enter();
+  const Routing r{.experts = count,
+                  .used = routing.used,
+                  .chosen = allocate(routing.chosen.shape(), DType::i32),
+                  .shares = routing.shares,
+                  .pairs = allocate({routing.count()}, DType::i32),
+                  .offsets = allocate({count + 1}, DType::i32),
+                  .touched = allocate({count}, DType::i32)};
+  const Route a{.rows = int(routing.rows()),
+                .experts = count,
+                .used = routing.used,
+                .chosen = r.chosen.data<int>(),
+                .pairs = r.pairs.data<int>(),
+                .offsets = r.offsets.data<int>(),
+                .touched = r.touched.data<int>()};
+  launch_kernel("held_experts", stream_, {dim3(1), kRouteThreads, 0, 1, dependent_launch()}, held_kernel, a,
+                routing.chosen.data<int>(), first);
+  return r;
+}
 
 Routing CudaBackend::route(const Tensor& logits, int used, bool renormalized) {
   enter();

@@ -1,6 +1,7 @@
 #include "experiments/session/devices.h"
 
 #include <cstdio>
+#include <mutex>
 #include <set>
 
 #include "framework/text/known_names.h"
@@ -34,10 +35,12 @@ int gpus() {
 
 std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, const MakeBackend& gpu,
                                            const MakeBackend& cpu) {
+  static std::mutex one;  // ranks make theirs at once
   static std::set<std::string> told;
   try {
     if (gpus() > 0) return gpu();
   } catch (const Error& e) {
+    const std::lock_guard lock(one);
     if (told.insert(e.what()).second)
       std::fprintf(stderr, "foretoken: \"device\": \"auto\" takes the CPU, since the GPU cannot be used: %s\n",
                    e.what());

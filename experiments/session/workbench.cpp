@@ -43,6 +43,7 @@ class InterruptibleTensors : public TensorSource {
     check_interrupt();
     return source_.matrix(module, expected);
   }
+  DType scales() const override { return source_.scales(); }
   std::vector<std::string> names() const override { return source_.names(); }
   std::string where() const override { return source_.where(); }
 

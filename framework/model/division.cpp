@@ -1,6 +1,7 @@
 #include "framework/model/division.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>

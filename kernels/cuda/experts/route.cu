@@ -13,13 +13,13 @@ constexpr int kRouteThreads = 1024, kRouteWarps = kRouteThreads / 32, kAtOnce = 
 constexpr unsigned kAll = 0xffffffffu;
 
 struct Route {
-  const float* logits;
-  std::int64_t stride;
-  int rows, experts, used;
-  bool renormalized;
-  int* chosen;    // [rows, used]
-  float* shares;  // [rows, used]
-  int *pairs, *offsets, *touched;
+  const float* logits = nullptr;
+  std::int64_t stride = 0;
+  int rows = 0, experts = 0, used = 0;
+  bool renormalized = false;
+  int* chosen = nullptr;    // [rows, used]
+  float* shares = nullptr;  // [rows, used]
+  int *pairs = nullptr, *offsets = nullptr, *touched = nullptr;
 };
 
 // kEach: logits of a lane, at most: expert lane + 32 i.

@@ -62,10 +62,11 @@ Tensor columns_of(const Tensor& t, std::int64_t begin, std::int64_t count) {
   return all;
 }
 
-// The inputs that share a scale in a piece of `count` of a matrix's inputs; 0 where the piece would cut a group.
-std::int64_t group_in(std::int64_t group, std::int64_t count) {
-  if (count % group == 0) return group;
-  return group % count == 0 ? count : 0;
+// The inputs that share a scale in a piece of `count` of a matrix's inputs; 0 where the piece would cut a group, which
+// a scale for all inputs is not.
+std::int64_t group_in(std::int64_t group, std::int64_t inputs, std::int64_t count) {
+  if (group == inputs) return count;
+  return count % group == 0 ? group : 0;
 }
 
 [[noreturn]] void refuse_groups(std::int64_t group, std::int64_t count, const std::string& where) {
@@ -85,7 +86,7 @@ Weight inputs_of(const Weight& w, const Piece& p, const std::string& where) {
     part.values = columns_of(w.values, p.begin, p.count);
     return part;
   }
-  part.group = int(group_in(w.group, p.count));
+  part.group = int(group_in(w.group, w.in, p.count));
   if (part.group == 0 || (w.kept && p.count % 8 != 0)) refuse_groups(w.kept ? 8 : w.group, p.count, where);
   if (w.kept) {
     part.values = columns_of(w.values, p.begin / 2, p.count / 2);
@@ -156,7 +157,7 @@ class RankTensors : public TensorSource {
         (void)inputs_of(tensors_->matrix(module, shape), cut->pieces[0], where() + ": '" + module + "'");
       else if (precision_)
         if (const Block block = precision_->weights->block(shape[0], shape[1]);
-            block.inputs > 0 && group_in(block.inputs, count) == 0)
+            block.inputs > 0 && group_in(block.inputs, shape[1], count) == 0)
           refuse_groups(block.inputs, count, where() + ": '" + module + "'");
     }
   }

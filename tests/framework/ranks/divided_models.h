@@ -2,14 +2,18 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "framework/engine/engine.h"
 #include "framework/model/division.h"
 #include "framework/model/model_files.h"
 #include "framework/model/transformer.h"
+#include "kernels/reference/reference_backend.h"
 #include "tests/support/tiny_models.h"
 
 namespace foretoken::test {
@@ -24,11 +28,16 @@ inline std::shared_ptr<Model> loaded_tiny(Backend& backend, const OpenModel& ope
                                        TransformerOptions{.dtype = open.dtype, .kv_dtype = "f32"});
 }
 
+// So that what learns from times does the same again: each look at the clock takes so many ticks.
+inline void let_tick(Backend& backend, int ticks) {
+  backend.set_clock([now = 0.0, ticks]() mutable { return now += ticks * 0x1p-10; });
+}
+
 using MakeHost = std::function<std::unique_ptr<HostBackend>()>;
 inline std::unique_ptr<HostBackend> reference() { return std::make_unique<ReferenceBackend>(); }
 inline std::unique_ptr<HostBackend> one_thread() { return cpu_backend(1); }
 
-// A device and the models of each rank, and the engines of rank 0 that others follow.
+// A device and the models of each rank, and the engines of rank 0 that others follow. Each rank has another clock.
 class RankedModels {
  public:
   struct Choice {
@@ -40,7 +49,8 @@ class RankedModels {
   explicit RankedModels(const Choice& choice) : threads_(std::make_shared<RankThreads>(choice.ranks)) {
     for (int r = 0; r < choice.ranks; ++r) {
       backends_.push_back(choice.make());
-      Models models = tiny_models(*backends_.back());
+      let_tick(*backends_.back(), 1 + r);
+      Models models = tiny_models(*backends_.back(), {.target = choice.target});
       const Division division{{threads_->group(), r}, choice.expert};
       models.target =
           loaded_tiny(*backends_.back(), divided(opened_tiny(choice.target, choice.dtype), division), choice.target);
@@ -84,12 +94,24 @@ struct Decoded {
   long rounds = 0, drafted = 0, accepted = 0;
   bool operator==(const Decoded&) const = default;
 };
+inline void PrintTo(const Decoded& d, std::ostream* to) {
+  *to << ::testing::PrintToString(d.outputs) << " in " << d.rounds << " rounds, " << d.accepted << " of " << d.drafted
+      << " accepted";
+}
+
+inline Request request_of(const TestRequest& r, const Sampling& sampling) {
+  Request request;
+  request.prompt = r.prompt;
+  request.limits.max_new_tokens = r.max_new_tokens;
+  request.sampling = sampling;
+  request.stream = r.stream;
+  return request;
+}
 
 inline Decoded decoded(Engine& engine, std::span<const TestRequest> requests, const Sampling& sampling) {
   Decoded all;
   std::vector<SequenceId> ids;
-  for (const TestRequest& r : requests)
-    ids.push_back(engine.submit({r.prompt, {.max_new_tokens = r.max_new_tokens}, sampling, r.stream}));
+  for (const TestRequest& r : requests) ids.push_back(engine.submit(request_of(r, sampling)));
   all.outputs.resize(ids.size());
   while (!engine.idle()) {
     const StepReport report = without_failures(engine.step());

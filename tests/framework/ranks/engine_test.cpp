@@ -15,6 +15,7 @@ const EngineOptions kOptions{.batch = 3, .step_rows = 48, .page_rows = 4, .pages
 Decoded by_one(const std::string& target, const Subject& subject, std::span<const TestRequest> requests,
                const Sampling& sampling) {
   ReferenceBackend b;
+  let_tick(b, 1);
   const Models models = tiny_models(b, {.target = target});
   Engine engine(b, models.target, subject.registries, subject.configs, kOptions, models.load);
   return decoded(engine, requests, sampling);
@@ -82,7 +83,7 @@ struct DividedRequests : ::testing::Test {
   Subject subject{registries,
                   {{{"name", "ngram"}}, {{"name", "fixed"}, {"length", 3}}, {{"name", "speculative_sampling"}}}};
   static Request request(int max_new_tokens = 40) {
-    return {{1, 5, 2, 9, 9, 3, 1, 5}, {.max_new_tokens = max_new_tokens}, {.temperature = 1}, 7};
+    return request_of({{1, 5, 2, 9, 9, 3, 1, 5}, 7, max_new_tokens}, {.temperature = 1});
   }
 };
 

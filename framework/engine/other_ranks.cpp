@@ -26,9 +26,13 @@ template <class F> double decided(const Rank& rank, const F& decide) {
   return number[0];
 }
 
+// Of the caller's function on rank 0; the others have none.
 StopRule agreed(StopRule rule, const Rank& rank) {
   return [rule = std::move(rule), rank](std::span<const Token> generated, int seen) -> std::optional<int> {
-    const double keep = decided(rank, [&] { return double(rule(generated, seen).value_or(-1)); });
+    const double keep = decided(rank, [&] {
+      const std::optional<int> kept = rule(generated, seen);
+      return kept ? std::max(0, *kept) : -1;
+    });
     return keep < 0 ? std::nullopt : std::optional(int(keep));
   };
 }
@@ -37,18 +41,11 @@ using OnTokens = std::function<void(const Sequence&, std::span<const Token>)>;
 
 OnTokens agreed(OnTokens on_tokens, const Rank& rank) {
   return [on_tokens = std::move(on_tokens), rank](const Sequence& sequence, std::span<const Token> tokens) {
-    (void)decided(rank, [&] { return on_tokens(sequence, tokens), 0.0; });
+    (void)decided(rank, [&] {
+      on_tokens(sequence, tokens);
+      return 0;
+    });
   };
-}
-
-// As rank `number` has to submit it. Only rank 0 has the caller's functions.
-Request of_rank(const Request& request, const Rank& rank) {
-  Request own = request;
-  if (rank.number > 0 && own.limits.stop) own.limits.stop = [](auto, auto) { return std::nullopt; };
-  if (rank.number > 0 && own.on_tokens) own.on_tokens = [](auto&, auto) {};
-  if (own.limits.stop) own.limits.stop = agreed(std::move(own.limits.stop), rank);
-  if (own.on_tokens) own.on_tokens = agreed(std::move(own.on_tokens), rank);
-  return own;
 }
 
 }  // namespace
@@ -124,10 +121,19 @@ void OtherRanks::expect_made() {
 
 void OtherRanks::submit(Request& request) {
   const std::shared_ptr<RankGroup>& group = threads_->group();
-  threads_->each([this, request, group](int rank) {
-    if (Engine* const engine = engines_[std::size_t(rank)].get()) engine->submit(of_rank(request, {group, rank}));
+  StopRule stop = std::exchange(request.limits.stop, {});
+  OnTokens on_tokens = std::exchange(request.on_tokens, {});
+  const bool stops = bool(stop), hears = bool(on_tokens);
+  threads_->each([this, group, request, stops, hears](int rank) {
+    Engine* const engine = engines_[std::size_t(rank)].get();
+    if (!engine) return;
+    Request own = request;
+    if (stops) own.limits.stop = agreed(StopRule(), {group, rank});
+    if (hears) own.on_tokens = agreed(OnTokens(), {group, rank});
+    engine->submit(std::move(own));
   });
-  request = of_rank(request, {group, 0});
+  if (stops) request.limits.stop = agreed(std::move(stop), {group, 0});
+  if (hears) request.on_tokens = agreed(std::move(on_tokens), {group, 0});
 }
 
 void OtherRanks::each(std::function<void(Engine&)> call) {

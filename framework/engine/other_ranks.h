@@ -59,7 +59,8 @@ class OtherRanks {
   // Waits until all were made. An Error where one was not.
   void expect_made();
 
-  // `request` is left as rank 0 has to submit it: its stop rule and its on_tokens tell the others what they did.
+  // The request without the caller's functions. It is left as rank 0 has to submit it: its stop rule and its on_tokens
+  // tell the others what they did.
   void submit(Request& request);
   void each(std::function<void(Engine&)> call);
   // Runs what rank 0 does meanwhile. Where it throws, all that was made together is broken.

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -28,9 +29,9 @@ inline std::shared_ptr<Model> loaded_tiny(Backend& backend, const OpenModel& ope
                                        TransformerOptions{.dtype = open.dtype, .kv_dtype = "f32"});
 }
 
-// So that what learns from times does the same again: each look at the clock takes so many ticks.
-inline void let_tick(Backend& backend, int ticks) {
-  backend.set_clock([now = 0.0, ticks]() mutable { return now += ticks * 0x1p-10; });
+// So that what learns from times does the same again. Rank 0's clock ticks evenly, the others' do not.
+inline void let_tick(Backend& backend, int rank) {
+  backend.set_clock([now = 0.0, rank, looks = 0]() mutable { return now += (1 + rank * (looks++ % 5)) * 0x1p-10; });
 }
 
 using MakeHost = std::function<std::unique_ptr<HostBackend>()>;
@@ -44,16 +45,16 @@ class RankedModels {
     std::string target;
     int ranks = 2, expert = 1;
     MakeHost make = reference;
-    std::string dtype = "auto";
+    std::optional<OpenModel> open = {};  // in place of the tiny checkpoint
   };
   explicit RankedModels(const Choice& choice) : threads_(std::make_shared<RankThreads>(choice.ranks)) {
     for (int r = 0; r < choice.ranks; ++r) {
       backends_.push_back(choice.make());
-      let_tick(*backends_.back(), 1 + r);
+      let_tick(*backends_.back(), r);
       Models models = tiny_models(*backends_.back(), {.target = choice.target});
       const Division division{{threads_->group(), r}, choice.expert};
-      models.target =
-          loaded_tiny(*backends_.back(), divided(opened_tiny(choice.target, choice.dtype), division), choice.target);
+      models.target = loaded_tiny(*backends_.back(),
+                                  divided(choice.open.value_or(opened_tiny(choice.target)), division), choice.target);
       models_.push_back(std::move(models));
     }
   }

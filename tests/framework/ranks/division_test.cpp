@@ -27,9 +27,9 @@ std::vector<std::vector<float>> logits_of(RankedModels& models, int ranks, int c
   return all;
 }
 
-std::vector<float> whole_logits(const std::string& name, const MakeHost& make) {
+std::vector<float> whole_logits(const OpenModel& open, const MakeHost& make) {
   const auto backend = make();
-  const auto model = loaded_tiny(*backend, opened_tiny(name), name);
+  const auto model = loaded_tiny(*backend, open, "whole");
   const Tensor found = Chain(*backend, *model, 16).feed(kText);
   return {found.values<float>().begin(), found.values<float>().end()};
 }
@@ -48,7 +48,8 @@ TEST_P(DividedModel, ComputesWhatTheWholeDoes) {
     RankedModels models({target, ranks, expert, make});
     const auto together = logits_of(models, ranks, 14), apart = logits_of(models, ranks, 3);
     // Sums of products are added in another order, and on the cpu rounded to bf16 before others are made of them.
-    EXPECT_LT(relative_error(together[0], whole_logits(target, make)), make()->name() == "reference" ? 2e-6 : 0.02);
+    EXPECT_LT(relative_error(together[0], whole_logits(opened_tiny(target), make)),
+              make()->name() == "reference" ? 2e-6 : 0.02);
     for (int r = 0; r < ranks; ++r) {
       EXPECT_EQ(together[std::size_t(r)], together[0]) << r;
       EXPECT_EQ(apart[std::size_t(r)], together[0]) << r;  // whatever is in the batch
@@ -63,6 +64,19 @@ INSTANTIATE_TEST_SUITE_P(Models, DividedModel,
                                          DividedCase{"mixtral", 2, 1}, DividedCase{"mixtral", 2, 2},
                                          DividedCase{"qwen2_moe", 2, 1}),
                          testing::PrintToStringParamName());
+
+// Of products of which each rank has a part; no tiny checkpoint that divides has them.
+TEST(Division, BiasesAreAddedOnce) {
+  OpenModel open = opened_tiny("llama2");
+  open.config.qkv_bias = open.config.out_bias = open.config.mlp_bias = true;
+  open.tensors = std::make_shared<RandomWeights>(11);
+  RankedModels models({.target = "llama2", .open = open});
+  const auto found = logits_of(models, 2, 14);
+  EXPECT_LT(relative_error(found[0], whole_logits(open, reference)), 2e-6);
+  OpenModel without = open;
+  without.config.out_bias = without.config.mlp_bias = false;
+  EXPECT_GT(relative_error(whole_logits(without, reference), whole_logits(open, reference)), 1e-3);
+}
 
 // The memory of a rank: half of the products and of the cache.
 TEST(Division, ARankHasItsShareAlone) {

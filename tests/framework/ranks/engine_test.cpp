@@ -15,7 +15,7 @@ const EngineOptions kOptions{.batch = 3, .step_rows = 48, .page_rows = 4, .pages
 Decoded by_one(const std::string& target, const Subject& subject, std::span<const TestRequest> requests,
                const Sampling& sampling) {
   ReferenceBackend b;
-  let_tick(b, 1);
+  let_tick(b, 0);
   const Models models = tiny_models(b, {.target = target});
   Engine engine(b, models.target, subject.registries, subject.configs, kOptions, models.load);
   return decoded(engine, requests, sampling);
@@ -120,41 +120,44 @@ TEST_F(DividedRequests, StopRulesAndCallbacksAreRank0s) {
             by_one("llama2", subject, later, {.temperature = 1}).outputs);
 }
 
-// Throws in its third call on one rank, as a device that is lost would.
+// Throws in its third call on one device, as where that is lost.
 class Lost : public Drafter {
  public:
-  Lost(Host& host, int& made) : backend_(host.backend()), dies_(++made == 2) {}
+  Lost(Host& host, const Backend& lost) : backend_(host.backend()), lost_(&host.backend() == &lost) {}
   std::vector<DraftTree> draft(std::span<const DraftRequest> requests) override {
-    if (dies_ && ++calls_ >= 3) throw std::bad_alloc();
+    if (lost_ && ++calls_ >= 3) throw std::bad_alloc();
     return rooted(backend_, requests);
   }
 
  private:
   Backend& backend_;
-  bool dies_;
+  bool lost_;
   int calls_ = 0;
 };
 
 TEST_F(DividedRequests, ARankThatDiesEndsTheStepAndTheNextEngineIsWhole) {
-  int made = 0;
-  std::mutex one;
-  Subject losing = subject;
-  losing.registries.drafters.add(
-      "lost", entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}}), [&](const nlohmann::json&, Host& host) {
-        const std::lock_guard lock(one);
-        return std::make_unique<Lost>(host, made);
-      }));
-  losing.configs.drafter = {{"name", "lost"}};
-  auto engine = models.engine(losing, kOptions);
-  engine->submit(request());
-  const std::string why = sentence_of([&] {
-    while (!engine->idle()) engine->step();
-  });
-  EXPECT_FALSE(why.empty());
-  EXPECT_TRUE(says(sentence_of([&] { engine->step(); }), "divided model has failed"));
-  engine.reset();
-  const std::vector<TestRequest> requests{{{4, 4, 8}, 5, 12}};
-  EXPECT_EQ(decoded(*models.engine(subject, kOptions), requests, {}), by_one("llama2", subject, requests, {}));
+  for (const int dying : {0, 1}) {
+    Subject losing = subject;
+    losing.registries.drafters.add(
+        "lost",
+        entry_that<Drafter>(states(Needs{.proposes = {Drawn::certain}}), [&](const nlohmann::json&, Host& host) {
+          return std::make_unique<Lost>(host, models.backend(dying));
+        }));
+    losing.configs.drafter = {{"name", "lost"}};
+    auto engine = models.engine(losing, kOptions);
+    engine->submit(request());
+    std::string why;
+    try {
+      while (!engine->idle()) engine->step();
+    } catch (const std::exception& e) {
+      why = e.what();
+    }
+    EXPECT_TRUE(says(why, dying == 1 ? "rank 1 of 2 ended: std::bad_alloc" : "std::bad_alloc"));
+    EXPECT_TRUE(says(sentence_of([&] { engine->step(); }), "divided model has failed", "std::bad_alloc"));
+    engine.reset();
+    const std::vector<TestRequest> requests{{{4, 4, 8}, 5, 12}};
+    EXPECT_EQ(decoded(*models.engine(subject, kOptions), requests, {}), by_one("llama2", subject, requests, {}));
+  }
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kSumThreads)
   PeerMemory& own = *a.memory[a.rank];
   const std::int64_t vectors = (n + 3) / 4, share = (vectors + kPeerBlocks - 1) / kPeerBlocks,
                      end = min(vectors, (block + 1) * share);
-  unsigned epoch = own.epochs[block];
+  unsigned epoch = __ldcg(&own.epochs[block]);
   for (std::int64_t first = block * share; first < end; first += kPeerPiece) {
     const int count = int(min(std::int64_t(kPeerPiece), end - first));
     ++epoch;
@@ -80,6 +80,16 @@ __global__ void __launch_bounds__(kSumThreads)
 }
 
 }  // namespace
+
+void CudaBackend::join(const Rank& rank) {
+  enter();
+  synchronize();
+  cudaFuncAttributes loaded = {};  // loading a kernel may wait for those that run, which would wait for it
+  check(cudaFuncGetAttributes(&loaded, all_reduce_kernel), "loading the kernel of sums over ranks");
+  std::unique_ptr<CudaPeers>& peers = peers_[rank.group.get()];
+  if (!peers) peers = std::make_unique<CudaPeers>(options_.device, rank);
+  peers->meet();
+}
 
 void CudaBackend::all_reduce(Tensor x, const Rank& rank) {
   enter();

@@ -66,6 +66,20 @@ ExpertWeights Backend::group_experts(std::vector<Weight> matrices) {
   return {out, in, std::move(matrices), nullptr};
 }
 
+Tensor Backend::zeros(Shape shape) {
+  const Tensor all = Tensor::host(shape, DType::f32);
+  std::fill_n(all.data<float>(), all.elements(), 0.0f);
+  return upload(all);
+}
+
+Routing Backend::held_experts(const Routing&, int, int) {
+  throw Error("the device " + name() + " cannot divide experts among ranks; set \"expert\" of \"parallel\" to 1");
+}
+
+void Backend::all_reduce(Tensor, const Rank&) {
+  throw Error("the device " + name() + " cannot add up over ranks; leave out \"parallel\"");
+}
+
 void expect_route(const Tensor& logits, const RoutingRules& r) {
   if (logits.rank() != 2 || logits.dtype() != DType::f32 || r.used < 1 || r.used > logits.dim(1))
     throw Error("route: " + std::to_string(r.used) + " experts of logits " + name_of(logits.dtype()) + " " +

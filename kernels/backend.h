@@ -20,6 +20,7 @@
 #include "kernels/layout.h"
 #include "kernels/memory_use.h"
 #include "kernels/philox.h"
+#include "kernels/rank.h"
 #include "kernels/serial.h"
 #include "kernels/weight.h"
 
@@ -70,6 +71,8 @@ class Backend {
   virtual Tensor allocate(Shape shape, DType dtype) = 0;  // uninitialised; freed memory is reused
   virtual Tensor upload(const Tensor& host) = 0;          // a dense host tensor to this device; may return it as it is
   virtual void copy(const Tensor& from, Tensor to) = 0;   // same shape and dtype, this device or host on either side
+  // f32, all 0.
+  virtual Tensor zeros(Shape shape);
   // Bytes that this device can still allocate; 0: unknown.
   virtual std::int64_t free_memory() const { return 0; }
   // Of allocate(). All 0: not counted.
@@ -204,6 +207,17 @@ class Backend {
                                    const ExpertWeights& down) {
     add_shares(x, grouped_linear(silu_mul(grouped_linear(h, routing, gate_up)), routing, down), routing);
   }
+
+  // Of a routing to all experts what concerns `count` of them, from `first` on, numbered from 0: pairs of the others
+  // are `chosen` -1, are no pair of any expert, and add nothing in add_shares.
+  virtual Routing held_experts(const Routing& routing, int first, int count);
+
+  // ---- ranks ----
+  // Once before work in which all_reduce is called; all ranks call it, with nothing queued that others wait for.
+  virtual void join(const Rank& rank) { (void)rank; }
+  // In place: x f32 [rows, width], dense, becomes the sum of the ranks' x, added in their order: the same bits on all
+  // of them. Every rank must call it, with as many numbers; what ends the ranks' meetings is an Error.
+  virtual void all_reduce(Tensor x, const Rank& rank);
 
   // ---- distributions ----
   // The distributions of logits f32 [n, vocab], one warp for each row: the bits of normalize().

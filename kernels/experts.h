@@ -31,9 +31,9 @@ struct RoutingRules {
 // with the j-th of its experts.
 struct Routing {
   int experts = 0, used = 0;
-  Tensor chosen;   // i32 [rows, used]: of each row, in the order of their shares
+  Tensor chosen;   // i32 [rows, used]: of each row, in the order of their shares; -1: of another rank
   Tensor shares;   // f32 [rows, used]
-  Tensor pairs;    // i32 [rows * used]: all pairs by their experts, those of one ascending
+  Tensor pairs;    // i32 [rows * used]: all pairs by their experts, those of one ascending; then whatever
   Tensor offsets;  // i32 [experts + 1]: where the pairs of each expert begin there
   Tensor touched;  // i32 [experts]: the experts that have pairs, ascending; then -1
   std::int64_t rows() const { return chosen.dim(0); }

@@ -30,6 +30,8 @@ class HostBackend : public Backend {
   Routing route(const Tensor& logits, const RoutingRules& rules) override;
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
+  Routing held_experts(const Routing& routing, int first, int count) override;
+  void all_reduce(Tensor x, const Rank& rank) override;  // host_ranks.cpp
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
   void adjust(Tensor logits, std::span<const Adjustment> adjustments) override;
   void mask(Tensor logits, std::span<const std::uint32_t* const> allowed) override;

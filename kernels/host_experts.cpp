@@ -70,6 +70,23 @@ void choose(const float* logits, int experts, const RoutingRules& r, std::int32_
   }
 }
 
+// Pairs by their experts: Routing::pairs, offsets and touched from its experts.
+void list_pairs(const Routing& r) {
+  const auto chosen = r.chosen.values<std::int32_t>();
+  auto *const offsets = r.offsets.data<std::int32_t>(), *const touched = r.touched.data<std::int32_t>();
+  std::fill_n(offsets, r.experts + 1, 0);
+  for (const std::int32_t e : chosen)
+    if (e >= 0) ++offsets[e + 1];
+  for (std::int64_t e = 0, at = 0; e < r.experts; ++e) {
+    touched[e] = -1;
+    if (offsets[e + 1] > 0) touched[at++] = std::int32_t(e);
+    offsets[e + 1] += offsets[e];
+  }
+  std::vector<std::int32_t> next(offsets, offsets + r.experts);
+  for (std::size_t p = 0; p < chosen.size(); ++p)
+    if (chosen[p] >= 0) r.pairs.data<std::int32_t>()[next[std::size_t(chosen[p])]++] = std::int32_t(p);
+}
+
 }  // namespace
 
 Routing HostBackend::route(const Tensor& logits, const RoutingRules& rules) {
@@ -86,18 +103,21 @@ Routing HostBackend::route(const Tensor& logits, const RoutingRules& rules) {
   for_each(int(rows), [&](int row) {
     choose(logits.row<float>(row), int(experts), rules, r.chosen.row<std::int32_t>(row), r.shares.row<float>(row));
   });
-  const std::int32_t* const chosen = r.chosen.data<std::int32_t>();
-  auto *const offsets = r.offsets.data<std::int32_t>(), *const touched = r.touched.data<std::int32_t>();
-  std::fill_n(offsets, experts + 1, 0);
-  for (std::int64_t p = 0; p < count; ++p) ++offsets[chosen[p] + 1];
-  for (std::int64_t e = 0, at = 0; e < experts; ++e) {
-    touched[e] = -1;
-    if (offsets[e + 1] > 0) touched[at++] = std::int32_t(e);
-    offsets[e + 1] += offsets[e];
-  }
-  std::vector<std::int32_t> next(offsets, offsets + experts);
-  for (std::int64_t p = 0; p < count; ++p)
-    r.pairs.data<std::int32_t>()[next[std::size_t(chosen[p])]++] = std::int32_t(p);
+  list_pairs(r);
+  return r;
+}
+
+Routing HostBackend::held_experts(const Routing& routing, int first, int count) {
+  Routing r{.experts = count,
+            .used = routing.used,
+            .chosen = allocate(routing.chosen.shape(), DType::i32),
+            .shares = routing.shares,
+            .pairs = allocate({routing.count()}, DType::i32),
+            .offsets = allocate({count + 1}, DType::i32),
+            .touched = allocate({count}, DType::i32)};
+  std::ranges::transform(routing.chosen.values<std::int32_t>(), r.chosen.data<std::int32_t>(),
+                         [&](std::int32_t e) { return e >= first && e < first + count ? e - first : -1; });
+  list_pairs(r);
   return r;
 }
 
@@ -106,10 +126,12 @@ void HostBackend::add_shares(Tensor x, const Tensor& y, const Routing& routing) 
   const std::int64_t used = routing.used, width = x.dim(1);
   for_each(int(x.dim(0)), [&](int r) {
     const float* const shares = routing.shares.row<float>(r);
+    const std::int32_t* const chosen = routing.chosen.row<std::int32_t>(r);
     float* const to = x.row<float>(r);
     for (std::int64_t i = 0; i < width; ++i) {
       float sum = 0;
-      for (std::int64_t j = 0; j < used; ++j) sum += shares[j] * y.row<float>(r * used + j)[i];
+      for (std::int64_t j = 0; j < used; ++j)
+        if (chosen[j] >= 0) sum += shares[j] * y.row<float>(r * used + j)[i];
       to[i] += sum;
     }
   });

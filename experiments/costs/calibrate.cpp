@@ -257,6 +257,8 @@ CalibrationPlan calibration_plan(const std::vector<Run>& runs, const Calibration
                                  const std::filesystem::path& beside) {
   CalibrationPlan plan;
   plan.run = runs.front().document;
+  if (plan.run.contains("parallel"))
+    throw Error("costs are measured on one device; leave '/parallel' out of the document");
   std::set<int> batches;
   int largest = 1;
   for (const Run& run : runs) {

@@ -188,6 +188,23 @@ void expect_loop(const json& run, const std::string& where) {
                 key + "'");
 }
 
+// One device is what a run has that does not say.
+void complete_parallel(json& run) {
+  const Parallel p = parallel_of(run);
+  run.erase("parallel");
+  if (p.tensor > 1) run["parallel"]["tensor"] = p.tensor;
+  if (p.expert > 1) run["parallel"]["expert"] = p.expert;
+}
+
+void expect_parallel(const json& run, const std::string& where) {
+  const Parallel p = parallel_of(run);
+  if (p.tensor % p.expert != 0)
+    throw Error(where + ": '/parallel/expert' is " + std::to_string(p.expert) + ", which does not divide " +
+                "'/parallel/tensor', " + std::to_string(p.tensor) + "; each group of experts has as many devices");
+  if (p.tensor > 1 && run.contains("trace"))
+    throw Error(where + ": a trace is recorded on one device; leave out '/trace' or '/parallel'");
+}
+
 // A file name, or an object, as an object with all of its keys.
 json complete_trace(const json& given, const Registries& registries) {
   static const std::vector<std::string> known{"file", "dense", "verifiers"};
@@ -270,6 +287,11 @@ std::optional<bool> learns(const json& run, const Registries& registries) {
   }
 }
 
+Parallel parallel_of(const json& run) {
+  const json p = run.value("parallel", json::object());
+  return {p.value("tensor", 1), p.value("expert", 1)};
+}
+
 std::string start_of(const json& run) { return run.at("workload").value("start", ""); }
 
 void expect_start(const json& run, const Registries& registries, const std::string& where) {
@@ -332,6 +354,8 @@ json complete_run(const json& document, const Registries& registries, const std:
   expect_hashes(run["plugins"], registries, where);
   run["plugins"] = plugins_used(run, registries);
   normalize(run);
+  complete_parallel(run);
+  expect_parallel(run, where);
   expect_consistent(run, where);
   // One run has one name: the default is not written.
   if (run["workload"].value("date", "") == "2024-07-26") run["workload"].erase("date");

@@ -45,6 +45,12 @@ std::string range_of(const RunKey& key);
 // it; `where` names the document.
 nlohmann::json complete_run(const nlohmann::json& document, const Registries& registries, const std::string& where);
 
+// The devices among which a run's target is divided, and the groups of them that have different experts.
+struct Parallel {
+  int tensor = 1, expert = 1;
+};
+Parallel parallel_of(const nlohmann::json& run);
+
 // Drafters and policies that learn are measured from states that a run names: cold, when they know what their files
 // hold; warm, when they have also served the same requests once; others, when they have also served other prompts,
 // those that the run's workload leaves out.

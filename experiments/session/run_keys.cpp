@@ -93,7 +93,8 @@ std::vector<RunKey> keys_of_engine() {
        "the most sequences running at once; a run serves at least six times as many requests"},
       {"/engine/device", "string", "auto", one_of({"auto", "cpu", "reference", "cuda"}),
        "where it runs; auto: cuda where this build and machine have it, else cpu; reference: slow, for comparisons"},
-      {"/engine/threads", "integer", 0, from(0, 1024), "of the cpu device; 0: all cores"},
+      {"/engine/threads", "integer", 0, from(0, 1024),
+       "of the cpu device, of each where there are several; 0: all cores"},
       {"/engine/numerics", "string", "fast", one_of({"fast", "invariant"}),
        "of the cuda device; invariant: a row's result has the same bits whatever else is in the batch, as on the "
        "other devices; fast: results may differ by rounding"},
@@ -109,6 +110,18 @@ std::vector<RunKey> keys_of_engine() {
        "logits may take half; null: memory_mib"},
       {"/engine/reuse_prefixes", "boolean", true, any(), "serve equal beginnings from cached pages"},
       {"/engine/check", "boolean", false, any(), "check the integrity of every cache after every step (slow)"},
+  };
+}
+
+// Among how many devices the target is divided.
+std::vector<RunKey> keys_of_parallel() {
+  return {
+      {"/parallel/tensor", "integer", nullptr, from(1, 64, or_absent()),
+       "devices of this machine (of cpu and reference: threads) among which the target is divided, by heads and hidden "
+       "units; drafters' models are whole on each; null: 1"},
+      {"/parallel/expert", "integer", nullptr, from(1, 64, or_absent()),
+       "groups of these devices that have different experts of a mixture; divides tensor; null: 1, each has a part of "
+       "every expert"},
   };
 }
 
@@ -252,7 +265,8 @@ std::string range_of(const RunKey& k) {
 const std::vector<RunKey>& run_keys() {
   static const std::vector<RunKey> keys = [] {
     std::vector<RunKey> all = keys_of_models_and_sampling();
-    for (const auto& more : {keys_of_engine(), keys_of_workload(), keys_of_arrivals(), keys_of_measure()})
+    for (const auto& more :
+         {keys_of_engine(), keys_of_parallel(), keys_of_workload(), keys_of_arrivals(), keys_of_measure()})
       std::ranges::copy(more, std::back_inserter(all));
     return all;
   }();

@@ -1,10 +1,9 @@
 #include "experiments/session/workbench.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <set>
 #include <utility>
 
+#include "experiments/session/devices.h"
 #include "experiments/session/interrupt.h"
 #include "experiments/session/measured_pair.h"
 #include "experiments/session/run_document.h"
@@ -17,41 +16,12 @@
 #include "framework/text/json_file.h"
 #include "framework/text/known_names.h"
 #include "kernels/error.h"
-#ifdef FORETOKEN_CUDA
-#include "kernels/cuda/cuda_backend.h"
-#endif
 
 namespace foretoken {
 
 using nlohmann::json;
 
 namespace {
-
-std::unique_ptr<Backend> cuda([[maybe_unused]] bool invariant) {
-#ifdef FORETOKEN_CUDA
-  return make_cuda_backend({.device = 0, .invariant = invariant});
-#else
-  throw Error(
-      "device cuda: this program was built without CUDA; build it with ./foretoken --preset cuda build, or use "
-      "\"device\": \"cpu\"");
-#endif
-}
-
-int gpus() {
-#ifdef FORETOKEN_CUDA
-  return cuda_devices();
-#else
-  return 0;
-#endif
-}
-
-std::unique_ptr<Backend> make_backend(const std::string& device, int threads, bool invariant) {
-  if (device == "reference") return make_reference_backend();
-  if (device == "cuda") return cuda(invariant);
-  if (device == "cpu") return make_cpu_backend(threads);
-  if (device != "auto") unknown_name("device", device, {"auto", "cpu", "reference", "cuda"});
-  return automatic_backend(gpus, [&] { return cuda(invariant); }, [&] { return make_cpu_backend(threads); });
-}
 
 // What a step's logits may take: half of what the pool leaves, or as much as the pool where that is all a run says.
 std::int64_t logits_mib(const json& engine, std::int64_t pool_mib) {
@@ -73,6 +43,7 @@ class InterruptibleTensors : public TensorSource {
     check_interrupt();
     return source_.matrix(module, expected);
   }
+  DType scales() const override { return source_.scales(); }
   std::vector<std::string> names() const override { return source_.names(); }
   std::string where() const override { return source_.where(); }
 
@@ -87,19 +58,6 @@ std::string device_key(const json& engine) {
 
 }  // namespace
 
-std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, const MakeBackend& gpu,
-                                           const MakeBackend& cpu) {
-  static std::set<std::string> told;
-  try {
-    if (gpus() > 0) return gpu();
-  } catch (const Error& e) {
-    if (told.insert(e.what()).second)
-      std::fprintf(stderr, "foretoken: \"device\": \"auto\" takes the CPU, since the GPU cannot be used: %s\n",
-                   e.what());
-  }
-  return cpu();
-}
-
 Workbench::Workbench(const std::vector<std::string>& plugins) {
   register_drafters(registries_);
   register_verifiers(registries_);
@@ -113,7 +71,8 @@ void Workbench::load_plugins(const json& document, const std::filesystem::path& 
 Backend& Workbench::backend(const json& engine) {
   auto& made = backends_[device_key(engine)];
   if (!made)
-    made = make_backend(engine.at("device"), engine.at("threads"), engine.value("numerics", "fast") == "invariant");
+    made = make_backend(engine.at("device"), rank_ ? rank_->number : 0, engine.at("threads"),
+                        engine.value("numerics", "fast") == "invariant");
   return *made;
 }
 
@@ -137,33 +96,46 @@ std::string Workbench::model_key(const Backend& backend, const ModelChoice& choi
          device;
 }
 
+std::string Workbench::target_key(const json& run, const std::filesystem::path& beside) {
+  const std::string key = model_key(backend(run.at("engine")), target_of(run), beside);
+  return run.contains("parallel") ? key + "|" + run["parallel"].dump() : key;
+}
+
+std::shared_ptr<Model> Workbench::known(const std::string& key, int vocab) {
+  const auto found = models_.find(key);
+  if (found == models_.end() || (vocab > 0 && found->second.model->info().vocab != vocab)) return nullptr;
+  found->second.used = true;
+  return found->second.model;
+}
+
+std::shared_ptr<Model> Workbench::load(Backend& backend, const OpenModel& open, const ModelChoice& choice,
+                                       const std::filesystem::path& beside) {
+  const InterruptibleTensors tensors(*open.tensors);
+  return std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
+                                       vocabulary_of(choice, open.config, beside),
+                                       TransformerOptions{open.dtype, choice.head_dtype, choice.kv_dtype});
+}
+
 std::shared_ptr<Model> Workbench::model(Backend& backend, const ModelChoice& choice,
-                                        const std::filesystem::path& beside, const ModelInfo* target) {
-  // Of a draft with the target's number of rows, where it has stored another.
+                                        const std::filesystem::path& beside, const ModelInfo& target) {
+  // With the target's number of rows, where it has stored another.
   const std::string key = model_key(backend, choice, beside),
-                    with_rows = target ? key + "|" + std::to_string(target->vocab) + " rows" : key;
-  for (const std::string& known : {key, with_rows})
-    if (const auto found = models_.find(known);
-        found != models_.end() && (!target || found->second.model->info().vocab == target->vocab)) {
-      found->second.used = true;
-      return found->second.model;
-    }
+                    with_rows = key + "|" + std::to_string(target.vocab) + " rows";
+  for (const std::string& name : {key, with_rows})
+    if (auto made = known(name, target.vocab)) return made;
   OpenModel open = opened(choice, beside);
   const int stored = open.config.vocab;
-  if (target) open = fitted_to(*target, std::move(open), choice, beside);
-  const InterruptibleTensors tensors(*open.tensors);
-  auto model = std::make_shared<Transformer>(backend, open.config, tensors, choice.text(),
-                                             vocabulary_of(choice, open.config, beside),
-                                             TransformerOptions{open.dtype, choice.head_dtype, choice.kv_dtype});
-  models_[open.config.vocab == stored ? key : with_rows] = {model};
-  return model;
+  open = fitted_to(target, std::move(open), choice, beside);
+  auto made = load(backend, open, choice, beside);
+  models_[open.config.vocab == stored ? key : with_rows] = {made};
+  return made;
 }
 
 std::shared_ptr<Model> Workbench::model_beside(const ModelInfo& target, const ModelChoice& choice, const json& run,
                                                const std::filesystem::path& beside) {
   Backend& device = backend(run.at("engine"));
   const ModelChoice own = beside_target(choice, run);
-  std::shared_ptr<Model> made = model(device, own, beside, &target);
+  std::shared_ptr<Model> made = model(device, own, beside, target);
   const auto map = map_between(target, made->info(), own, run, beside);
   if (!map) return made;
   Loaded& read = models_[model_key(device, own, beside) + "|" + std::to_string(target.vocabulary) + "|" +
@@ -201,29 +173,61 @@ OpenModel Workbench::fitted_to(const ModelInfo& target, OpenModel open, const Mo
   return fits && words->fingerprint() == target.vocabulary ? with_head_rows(std::move(open), target.vocab) : open;
 }
 
+OpenModel Workbench::opened_target(const json& run, const std::filesystem::path& beside) {
+  const std::optional<Division> division = division_of(run);
+  OpenModel open = opened(target_of(run), beside);
+  return division ? divided(std::move(open), *division) : open;
+}
+
+std::shared_ptr<Model> Workbench::own_target(const json& run, const std::filesystem::path& beside) {
+  const std::string key = target_key(run, beside);
+  if (auto made = known(key)) return made;
+  auto made = load(backend(run.at("engine")), opened_target(run, beside), target_of(run), beside);
+  models_[key] = {made};
+  return made;
+}
+
 std::shared_ptr<Model> Workbench::target(const json& run, const std::filesystem::path& beside) {
-  return model(backend(run.at("engine")), target_of(run), beside, nullptr);
+  if (run.contains("parallel"))
+    throw Error("this runs the target alone, without an engine, on one device; leave out '/parallel'");
+  return own_target(run, beside);
 }
 
 ModelInfo Workbench::target_info(const json& run, const std::filesystem::path& beside) {
-  Backend& device = backend(run.at("engine"));
-  const ModelChoice choice = target_of(run);
-  const auto loaded = models_.find(model_key(device, choice, beside));
+  const auto loaded = models_.find(target_key(run, beside));
   if (loaded != models_.end()) return loaded->second.model->info();
-  return info_of(device, choice, beside, nullptr);
+  return info_of(backend(run.at("engine")), opened_target(run, beside), target_of(run), beside);
 }
 
 ModelInfo Workbench::info_beside(const ModelInfo& target, const ModelChoice& choice, const json& run,
                                  const std::filesystem::path& beside) {
-  const ModelInfo own = info_of(backend(run.at("engine")), beside_target(choice, run), beside, &target);
+  const ModelChoice own_choice = beside_target(choice, run);
+  const OpenModel open = fitted_to(target, opened(own_choice, beside), own_choice, beside);
+  const ModelInfo own = info_of(backend(run.at("engine")), open, own_choice, beside);
   return map_between(target, own, choice, run, beside) ? translated_info(target, own) : own;
 }
 
-ModelInfo Workbench::info_of(Backend& device, const ModelChoice& choice, const std::filesystem::path& beside,
-                             const ModelInfo* target) {
-  OpenModel open = opened(choice, beside);
-  if (target) open = fitted_to(*target, std::move(open), choice, beside);
+ModelInfo Workbench::info_of(Backend& device, const OpenModel& open, const ModelChoice& choice,
+                             const std::filesystem::path& beside) {
   return model_info(open.config, device, choice.text(), vocabulary_of(choice, open.config, beside), choice.kv_dtype);
+}
+
+Workbench::Ranks& Workbench::ranks(int size) {
+  Ranks& all = ranks_[size];
+  if (all.threads) return all;
+  all.threads = std::make_shared<RankThreads>(size);
+  for (int r = 1; r < size; ++r) {
+    all.benches.push_back(std::make_unique<Workbench>(registries_));
+    all.benches.back()->rank_ = Rank{all.threads->group(), r};
+  }
+  return all;
+}
+
+std::optional<Division> Workbench::division_of(const json& run) {
+  const Parallel p = parallel_of(run);
+  if (p.tensor == 1) return {};
+  expect_devices(backend(run.at("engine")), p.tensor);
+  return Division{rank_ ? *rank_ : Rank{ranks(p.tensor).threads->group(), 0}, p.expert};
 }
 
 std::uint64_t Workbench::vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
@@ -236,8 +240,8 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
   if (e.at("memory_fraction").is_null()) return e.at("memory_mib");
   Backend& device = backend(e);
   // What the models take comes off first, a drafter's and its heads too.
-  const ModelInfo target_info = target(run, beside)->info();
-  std::string key = e.at("memory_fraction").dump() + "|" + model_key(device, target_of(run), beside);
+  const ModelInfo target_info = own_target(run, beside)->info();
+  std::string key = e.at("memory_fraction").dump() + "|" + target_key(run, beside);
   const ComponentFiles files = component_files(run, registries);
   for (const ModelChoice& named : files.models) {
     const ModelChoice choice = beside_target(named, run);
@@ -252,7 +256,8 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
     loaded = engine_of(run, Side::speculative, beside, registries, options);
     forget_unused();  // else the pool would be the smaller, the more runs went before, or find no room
   }
-  const std::int64_t free = device.free_memory();
+  const bool shared = device.device().kind == Device::Kind::cpu;  // by all ranks
+  const std::int64_t free = device.free_memory() / (shared ? parallel_of(run).tensor : 1);
   if (free == 0)
     throw Error("the device " + device.name() +
                 " does not say how much memory is free; give the engine \"memory_mib\" instead of \"memory_fraction\"");
@@ -270,20 +275,35 @@ std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std:
 
 std::unique_ptr<Engine> Workbench::engine_of(const json& run, Side side, const std::filesystem::path& beside,
                                              const Registries& registries, const EngineOptions& options) {
-  Backend& device = backend(run.at("engine"));
-  const std::shared_ptr<Model> own = target(run, beside);
-  return std::make_unique<Engine>(
-      device, own, registries, configs_of(run, side, registries, beside), options,
-      [this, run, beside, info = own->info()](const ModelChoice& choice) {
-        return model_beside(info, choice, run, beside);
-      },
-      kept_);
+  const auto make = [&] {
+    const std::shared_ptr<Model> own = own_target(run, beside);
+    return std::make_unique<Engine>(
+        backend(run.at("engine")), own, registries, configs_of(run, side, registries, beside), options,
+        [this, run, beside, info = own->info()](const ModelChoice& choice) {
+          return model_beside(info, choice, run, beside);
+        },
+        kept_);
+  };
+  const int size = parallel_of(run).tensor;
+  if (size == 1 || rank_) return make();
+  Ranks& all = ranks(size);
+  auto others = std::make_unique<OtherRanks>(all.threads, [&](int rank) {
+    return all.benches[std::size_t(rank - 1)]->engine_of(run, side, beside, registries, options);
+  });
+  std::unique_ptr<Engine> engine = others->beside([](Engine&) {}, make);
+  others->expect_made();
+  engine->lead(std::move(others));
+  return engine;
 }
 
 void Workbench::forget_unused() {
   kept_->forget_unused();
   std::erase_if(models_, [](const auto& entry) { return !entry.second.used; });
   for (auto& [key, loaded] : models_) loaded.used = false;
+  for (const auto& [size, all] : ranks_) {
+    all.threads->wait();
+    for (const auto& bench : all.benches) bench->forget_unused();
+  }
 }
 
 ModelChoice target_of(const json& run) {

@@ -13,9 +13,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/session/devices.h"
 #include "experiments/session/request.h"
 #include "framework/engine/engine.h"
 #include "framework/model/config.h"
+#include "framework/model/division.h"
 #include "framework/model/model_choice.h"
 #include "framework/model/open_model.h"
 #include "framework/model/vocabulary_map.h"
@@ -24,12 +26,6 @@
 namespace foretoken {
 
 enum class Side { baseline, speculative };  // baseline: the same run with the drafter `none`
-
-using MakeBackend = std::function<std::unique_ptr<Backend>()>;
-// The device "auto": the GPU where there are `gpus`, else the CPU. A GPU that cannot be used is told once, with the
-// reason.
-std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, const MakeBackend& gpu,
-                                           const MakeBackend& cpu);
 
 class Workbench {
  public:
@@ -48,9 +44,10 @@ class Workbench {
   void put_backend(const nlohmann::json& engine, std::unique_ptr<Backend> backend);
   // Whether nobody has asked for this before: what a device learns once need not be shown to it again.
   bool is_first(const std::string& what) { return asked_for_.insert(what).second; }
-  // Of a run's target. Paths may also lie `beside` the document.
+  // Of a run's target, which must not be divided. Paths may also lie `beside` the document.
   std::shared_ptr<Model> target(const nlohmann::json& run, const std::filesystem::path& beside);
-  // What its target says of itself, before or after it is loaded (but for its weight bytes, before).
+  // What its target says of itself, before or after it is loaded (but for its weight bytes, before); of a divided one
+  // the part of this rank. One that cannot be divided, or needs more devices than there are, is an Error.
   ModelInfo target_info(const nlohmann::json& run, const std::filesystem::path& beside);
   // The same of a model beside the target: its vocabulary is the target's, by as many rows where both have one
   // tokenizer, else by a TranslatedModel.
@@ -69,6 +66,15 @@ class Workbench {
   void forget_unused();
 
  private:
+  // The other ranks of divided targets: each has a workbench of its own, used on its thread alone.
+  struct Ranks {
+    std::shared_ptr<RankThreads> threads;
+    std::vector<std::unique_ptr<Workbench>> benches;  // of ranks 1, 2, ...
+  };
+  Ranks& ranks(int size);
+  std::optional<Division> division_of(const nlohmann::json& run);
+  OpenModel opened_target(const nlohmann::json& run, const std::filesystem::path& beside);
+  std::shared_ptr<Model> own_target(const nlohmann::json& run, const std::filesystem::path& beside);
   std::unique_ptr<Engine> engine_of(const nlohmann::json& run, Side side, const std::filesystem::path& beside,
                                     const Registries& registries, const EngineOptions& options);
   struct Loaded {
@@ -77,9 +83,14 @@ class Workbench {
   };
   // What tells a model from others, wherever it is asked for.
   static std::string model_key(const Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside);
-  // `choice` has a cache type of its own; `target`: beside which it is, null where it is the target.
+  std::string target_key(const nlohmann::json& run, const std::filesystem::path& beside);
+  // The model that is already there, with so many rows of its head (0: any); or null.
+  std::shared_ptr<Model> known(const std::string& key, int vocab = 0);
+  std::shared_ptr<Model> load(Backend& backend, const OpenModel& open, const ModelChoice& choice,
+                              const std::filesystem::path& beside);
+  // `choice` has a cache type of its own; `target`: beside which it is.
   std::shared_ptr<Model> model(Backend& backend, const ModelChoice& choice, const std::filesystem::path& beside,
-                               const ModelInfo* target);
+                               const ModelInfo& target);
   // `choice`: of a component of the run.
   std::shared_ptr<Model> model_beside(const ModelInfo& target, const ModelChoice& choice, const nlohmann::json& run,
                                       const std::filesystem::path& beside);
@@ -90,8 +101,8 @@ class Workbench {
   OpenModel opened(const ModelChoice& choice, const std::filesystem::path& beside);
   OpenModel fitted_to(const ModelInfo& target, OpenModel open, const ModelChoice& choice,
                       const std::filesystem::path& beside);
-  ModelInfo info_of(Backend& device, const ModelChoice& choice, const std::filesystem::path& beside,
-                    const ModelInfo* target);
+  ModelInfo info_of(Backend& device, const OpenModel& open, const ModelChoice& choice,
+                    const std::filesystem::path& beside);
   std::uint64_t vocabulary_of(const ModelChoice& choice, const ModelConfig& config,
                               const std::filesystem::path& beside);
   // MiB of the page pool of a run; a fraction of what is free is measured once for all runs with the same models (again
@@ -100,6 +111,7 @@ class Workbench {
   std::int64_t pool_mib(const nlohmann::json& run, const std::filesystem::path& beside, const Registries& registries);
 
   Registries registries_;
+  std::optional<Rank> rank_;  // of this workbench, where it is another's
   std::map<std::string, std::unique_ptr<Backend>> backends_;
   std::map<std::string, Loaded> models_;
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();  // by drafters, policies and verifiers
@@ -108,6 +120,7 @@ class Workbench {
   std::set<std::string> asked_for_;
   std::string asked_;                          // the run whose pool was asked for last
   std::map<std::string, std::int64_t> pools_;  // MiB where a fraction is asked for, by fraction and models
+  std::map<int, Ranks> ranks_;                 // by how many; its engines must be gone before it
 };
 
 // The target of a complete run, as it names it, with the type of its cache.

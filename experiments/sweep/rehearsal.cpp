@@ -94,7 +94,8 @@ class Rehearsal {
   // Information, and its place among those of other runs.
   template <class Make> ModelInfo info(const json& run, const std::string& what, const Make& make) {
     const json& e = run.at("engine");
-    const std::string key = json{what, e.at("device"), e.at("threads"), e.value("numerics", "")}.dump();
+    const std::string key =
+        json{what, e.at("device"), e.at("threads"), e.value("numerics", ""), run.value("parallel", json())}.dump();
     if (!infos_.contains(key)) infos_[key] = make();
     return infos_[key];
   }

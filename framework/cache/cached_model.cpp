@@ -26,12 +26,6 @@ void expect_served(const Segment& s, const RowInputs& inputs, const std::string&
                 " addresses of features (Segment::inputs); give one for each");
 }
 
-Tensor zeros(Backend& backend, Shape shape) {
-  const Tensor all = Tensor::host(shape, DType::f32);
-  std::fill_n(all.data<float>(), all.elements(), 0.0f);
-  return backend.upload(all);
-}
-
 bool is_chain(const DraftTree& tree) {
   for (int n = 0; n < tree.nodes; ++n)
     if (*tree.parents.row<std::int32_t>(n) != n - 1) return false;
@@ -268,7 +262,7 @@ Output CachedModel::forward(Inputs in) {
     return logits ? logits.rows(0, builder_.wanted()) : Tensor();
   };
   if (masses_) {  // once in many rounds: not recorded
-    in.rows.mass = zeros(backend_, {e.tables, e.width});
+    in.rows.mass = backend_.zeros({e.tables, e.width});
     body();
     return {{}, {}, in.rows.mass.rows(0, std::int64_t(held_.size()))};
   }

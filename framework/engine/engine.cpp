@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "framework/engine/delivering.h"
 #include "kernels/error.h"
@@ -107,6 +108,7 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
       draft_readback_(backend),
       judging_(backend) {
   const ModelInfo& info = target_.info();
+  if (const Rank* const rank = target->rank()) backend.join(*rank);
   drafter_ = registries.drafters.make(configs.drafter, host_);
   policy_ = registries.policies.make(configs.policy, host_);
   verifier_ = registries.verifiers.make(configs.verifier, host_);
@@ -123,8 +125,11 @@ Engine::Engine(Backend& backend, std::shared_ptr<Model> target, const Registries
 
 Engine::~Engine() = default;
 
+void Engine::lead(std::unique_ptr<OtherRanks> others) { others_ = std::move(others); }
+
 SequenceId Engine::submit(Request request) {
   expect_servable(request);
+  if (others_) others_->submit(request);
   const int length = int(request.prompt.size());
   request.limits.max_new_tokens = std::min(request.limits.max_new_tokens, target_.info().positions - length);
   auto active = std::make_unique<Active>();
@@ -141,11 +146,26 @@ SequenceId Engine::submit(Request request) {
   return id;
 }
 
+// Also called in a callback of a step, of which other ranks know nothing.
 void Engine::cancel(SequenceId id) {
-  if (Active* const a = queues_.find(id)) a->sequence.finish = Finish::cancelled;
+  if (others_)
+    cancelled_.push_back(id);
+  else if (Active* const a = queues_.find(id))
+    a->sequence.finish = Finish::cancelled;
 }
 
 StepReport Engine::step() {
+  if (!others_) return take_step();
+  const std::vector<SequenceId> cancelled = std::exchange(cancelled_, {});
+  const auto step = [cancelled](Engine& engine) {
+    for (const SequenceId id : cancelled)
+      if (Active* const a = engine.queues_.find(id)) a->sequence.finish = Finish::cancelled;
+    return engine.take_step();
+  };
+  return others_->beside([step](Engine& engine) { (void)step(engine); }, [&] { return step(*this); });
+}
+
+StepReport Engine::take_step() {
   StepReport report;
   const double begin = backend_.clock();
   const std::uint64_t waits = backend_.waits(), recordings = backend_.recordings(), unrecorded = backend_.unrecorded();
@@ -186,6 +206,7 @@ StepReport Engine::step() {
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
   report.unrecorded = int(backend_.unrecorded() - unrecorded);
+  if (const Rank* const rank = target_.model()->rank()) agree_on_times(report, *rank);
   hand_out(report);
   return report;
 }
@@ -200,6 +221,7 @@ std::string Engine::notice() const {
 
 // The pool evicts what its pages keep when they are taken.
 void Engine::forget_prefixes() {
+  if (others_) others_->each([](Engine& engine) { engine.forget_prefixes(); });
   std::vector<PageId> taken;
   while (const std::optional<PageId> page = pool_.take()) taken.push_back(*page);
   for (auto page = taken.rbegin(); page != taken.rend(); ++page) pool_.drop(*page);

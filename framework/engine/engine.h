@@ -13,6 +13,7 @@
 #include "framework/components/step_report.h"
 #include "framework/engine/first_drafts.h"
 #include "framework/engine/judging.h"
+#include "framework/engine/other_ranks.h"
 #include "framework/engine/scheduler.h"
 
 namespace foretoken {
@@ -63,6 +64,9 @@ class Engine : private Scheduler::Memory {
   Engine(Backend& backend, std::shared_ptr<Model> target, const Registries& registries, const ComponentConfigs& configs,
          const EngineOptions& options, Host::Load load = {}, std::shared_ptr<Kept> kept = {});
   ~Engine() override;
+  // Of rank 0 of a divided target, before anything else: the engines of the other ranks do from now on what this one is
+  // asked. Requests are then submitted between steps, and a failed step is the last one: the next is an Error.
+  void lead(std::unique_ptr<OtherRanks> others);
 
   // Queues a request. An empty prompt, one that leaves no position of the model's context, a token outside the
   // vocabulary, a sampling option out of range or a sequence that can never fit into the pool is an Error.
@@ -104,6 +108,7 @@ class Engine : private Scheduler::Memory {
   void release(Sequence& sequence) override;
   void forget_draft(Sequence& sequence);
 
+  StepReport take_step();
   std::vector<DraftTree> draft(Plan& plan, StepReport& report);
   void choose_budgets(Plan& plan, StepReport& report);
   std::vector<DraftRequest> requests(Plan& plan);
@@ -140,6 +145,8 @@ class Engine : private Scheduler::Memory {
   Queues queues_;
   std::vector<Sequence> finished_;  // whole, that no report has handed out
   SequenceId next_id_ = 1;
+  std::vector<SequenceId> cancelled_;  // since the last step, where there are other ranks
+  std::unique_ptr<OtherRanks> others_;
 };
 
 }  // namespace foretoken

@@ -14,6 +14,7 @@
 namespace foretoken {
 
 class Quantization;
+struct Rank;
 
 struct RopeScaling {
   enum class Kind { none, linear, llama3, divisors, longrope, yarn };
@@ -66,6 +67,8 @@ struct MixtureConfig {
   bool sigmoid = false, corrected = false, sums_two = false;
   int groups = 1, used_groups = 1;
   double scale = 1;
+  int first = 0, held = 0;  // not in any config.json: the experts of a rank (division.h); held 0: all
+  int held_experts() const { return held > 0 ? held : experts; }
   double used_share() const { return double(used) / experts; }  // of the experts, by one row
   // Names of the module in a layer and of an expert's matrices in a checkpoint.
   std::string module = "mlp", router = "gate", gate = "gate_proj", up = "up_proj", down = "down_proj";
@@ -135,8 +138,9 @@ struct ModelConfig {
   bool fused = false;             // it has q, k and v as one matrix, qkv_proj, and the gate as gate_up_proj
   std::vector<int> eos;           // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
-  std::optional<int> mask;          // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
-  std::optional<SmallModel> small;  // not in any config.json: of an inflated model
+  std::optional<int> mask;           // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
+  std::optional<SmallModel> small;   // not in any config.json: of an inflated model
+  std::shared_ptr<const Rank> rank;  // not in any config.json: of a model divided among ranks (division.h)
   std::shared_ptr<const Quantization> quantization;  // quantization_config; absent: matrices are dense
 
   // Reads DIR/config.json. Anything that the project does not implement (another architecture or activation, unknown

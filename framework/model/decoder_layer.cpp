@@ -69,7 +69,8 @@ DecoderLayer::DecoderLayer(const WeightLoader& load, const ModelConfig& c, const
       head_size_(c.head_size),
       window_(c.window),
       rules_(attention_rules(c)),
-      rotation_(rotation_of(load.backend(), c)) {
+      rotation_(rotation_of(load.backend(), c)),
+      rank_(c.rank) {
   const std::string attention = prefix + "self_attn.";
   q_norm_ = load.vector_if(attention + "q_norm.weight"), k_norm_ = load.vector_if(attention + "k_norm.weight");
   const std::string q = attention + "q_proj", k = attention + "k_proj", v = attention + "v_proj";
@@ -144,10 +145,10 @@ Tensor DecoderLayer::attended(Backend& b, const Tensor& q, const Tensor& k, cons
 }
 
 void DecoderLayer::add_attended(Backend& b, const Tensor& x, const Tensor& attended) const {
-  if (post_norm_)
-    b.add(x, b.rms_norm(b.linear(attended, out_), post_norm_, epsilon_));
-  else
-    b.linear_add(x, attended, out_);
+  if (!post_norm_ && !rank_) return b.linear_add(x, attended, out_);
+  const Tensor y = b.linear(attended, out_);
+  if (rank_) b.all_reduce(y, *rank_);
+  b.add(x, post_norm_ ? b.rms_norm(y, post_norm_, epsilon_) : y);
 }
 
 void DecoderLayer::keep(Backend& b, const Tensor& x, const Tensor& gain, const Layout& layout,

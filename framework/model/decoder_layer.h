@@ -66,6 +66,7 @@ class DecoderLayer {
   int heads_, kv_heads_, head_size_, window_;
   AttentionRules rules_;
   RotaryRules rotation_;
+  std::shared_ptr<const Rank> rank_;                 // of a divided model
   Tensor attention_norm_;                            // f32 [width]; absent without projections, or norms before them
   Tensor post_norm_;                                 // f32 [width], of what attention adds; absent: as it is
   Tensor q_norm_, k_norm_;                           // f32 [head_size], or of all heads; absent without head norms

@@ -19,11 +19,11 @@ struct ExpertModules {
   std::string of(int expert, const std::string& matrix) const {
     return module + ".experts." + std::to_string(expert) + "." + matrix;
   }
-  // Of every expert the modules of these matrices.
+  // Of every expert that is held the modules of these matrices.
   std::vector<std::vector<std::string>> of_all(const std::vector<std::string>& matrices) const {
-    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(m.experts));
-    for (int e = 0; e < m.experts; ++e)
-      for (const std::string& matrix : matrices) all[std::size_t(e)].push_back(of(e, matrix));
+    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(m.held_experts()));
+    for (std::size_t e = 0; e < all.size(); ++e)
+      for (const std::string& matrix : matrices) all[e].push_back(of(m.first + int(e), matrix));
     return all;
   }
 };
@@ -38,7 +38,7 @@ RoutingRules rules_of(const MixtureConfig& m) {
 class ExpertFeedForward final : public FeedForward {
  public:
   ExpertFeedForward(const WeightLoader& load, const ModelConfig& c, const std::string& prefix)
-      : epsilon_(float(c.norm_epsilon)), rules_(rules_of(*c.mixture)), clamped_(c.mixture->clamped) {
+      : mixture_(*c.mixture), epsilon_(float(c.norm_epsilon)), rules_(rules_of(*c.mixture)), rank_(c.rank) {
     const ExpertModules modules(c, prefix);
     norm_ = load.vector(feed_forward_norm(c, prefix));
     router_ = load.unrounded(modules.router());
@@ -53,9 +53,27 @@ class ExpertFeedForward final : public FeedForward {
   void add_to(Backend& b, const Tensor& x) const override {
     const Tensor h = b.rms_norm_for(x, norm_, epsilon_, router_);
     const Routing routing = b.route(b.linear(h, router_), rules_);
-    if (clamped_) {
+    if (!rank_) return add_products(b, x, h, routing);
+    const Tensor y = b.zeros(x.shape());  // this rank's part of what is added
+    add_products(b, y, h, own(b, routing));
+    b.all_reduce(y, *rank_);
+    b.add(x, y);
+  }
+
+  std::int64_t bytes() const override {
+    return router_.bytes() + expert_bytes() + shared_.bytes() + (shared_gate_ ? shared_gate_.bytes() : 0);
+  }
+  std::int64_t expert_bytes() const override { return gate_up_.bytes() + down_.bytes(); }
+
+ private:
+  Routing own(Backend& b, const Routing& routing) const {
+    const int held = mixture_.held_experts();
+    return held < mixture_.experts ? b.held_experts(routing, mixture_.first, held) : routing;
+  }
+  void add_products(Backend& b, const Tensor& x, const Tensor& h, const Routing& routing) const {
+    if (const auto& clamped = mixture_.clamped) {
       const Tensor gate_up = b.grouped_linear(h, routing, gate_up_),
-                   hidden = b.clamped_mul(gate_up, float(clamped_->slope), float(clamped_->limit));
+                   hidden = b.clamped_mul(gate_up, float(clamped->slope), float(clamped->limit));
       b.add_shares(x, b.grouped_linear(hidden, routing, down_), routing);
     } else {
       b.expert_feed_forward(x, h, routing, gate_up_, down_);
@@ -66,21 +84,16 @@ class ExpertFeedForward final : public FeedForward {
       shared_.add_to(b, x, h);
   }
 
-  std::int64_t bytes() const override {
-    return router_.bytes() + expert_bytes() + shared_.bytes() + (shared_gate_ ? shared_gate_.bytes() : 0);
-  }
-  std::int64_t expert_bytes() const override { return gate_up_.bytes() + down_.bytes(); }
-
- private:
+  MixtureConfig mixture_;
   float epsilon_;
   RoutingRules rules_;
-  std::optional<ClampedGate> clamped_;
-  Tensor norm_;            // f32 [width]
-  Weight router_;          // [experts, width]
-  ExpertWeights gate_up_;  // [2 hidden, width] of each
-  ExpertWeights down_;     // [width, hidden] of each
-  GatedProducts shared_;   // of the shared expert
-  Weight shared_gate_;     // [1, width]; absent without a shared expert, and where that has none
+  std::shared_ptr<const Rank> rank_;  // of a divided model
+  Tensor norm_;                       // f32 [width]
+  Weight router_;                     // [experts, width]
+  ExpertWeights gate_up_;             // [2 hidden, width] of each
+  ExpertWeights down_;                // [width, hidden] of each
+  GatedProducts shared_;              // of the shared expert
+  Weight shared_gate_;                // [1, width]; absent without a shared expert, and where that has none
 };
 
 }  // namespace
@@ -95,7 +108,7 @@ std::map<std::string, Shape> tensors_of_experts(const ModelConfig& c, const std:
   };
   matrix(modules.router(), m.experts, c.width);
   if (m.corrected) all[modules.correction()] = {m.experts};
-  for (int e = 0; e < m.experts; ++e) {
+  for (int e = m.first; e < m.first + m.held_experts(); ++e) {
     for (const std::string& name : {m.gate, m.up}) matrix(modules.of(e, name), m.width, c.width);
     matrix(modules.of(e, m.down), c.width, m.width);
   }

@@ -11,11 +11,13 @@ class DenseFeedForward final : public FeedForward {
       : epsilon_(float(c.norm_epsilon)),
         norm_(c.pre_norms ? load.vector(feed_forward_norm(c, prefix)) : Tensor()),
         post_norm_(load.vector_if(prefix + kFeedForwardPostNorm)),
-        products_(load, c, prefix + "mlp") {}
+        products_(load, c, prefix + "mlp"),
+        rank_(c.rank) {}
   void add_to(Backend& b, const Tensor& x) const override {
-    if (!post_norm_) return products_.add_normed_to(b, x, norm_, epsilon_);
+    if (!post_norm_ && !rank_) return products_.add_normed_to(b, x, norm_, epsilon_);
     const Tensor y = norm_ ? products_.of_normed(b, x, norm_, epsilon_) : products_.of(b, x);
-    b.add(x, b.rms_norm(y, post_norm_, epsilon_));
+    if (rank_) b.all_reduce(y, *rank_);
+    b.add(x, post_norm_ ? b.rms_norm(y, post_norm_, epsilon_) : y);
   }
   std::int64_t bytes() const override { return products_.bytes(); }
 
@@ -24,6 +26,7 @@ class DenseFeedForward final : public FeedForward {
   // f32 [width]; the one absent where products read x as it is, the other where they are added as they are.
   Tensor norm_, post_norm_;
   GatedProducts products_;
+  std::shared_ptr<const Rank> rank_;  // of a divided model
 };
 
 }  // namespace

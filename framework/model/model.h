@@ -175,6 +175,8 @@ class Model {
   virtual bool reads_states() const { return features(); }
   // Of a model of another vocabulary than the target's: the ids that it reads (ReadSequences); null: the target's.
   virtual const VocabularyMap* vocabulary_map() const { return nullptr; }
+  // Among which its forwards are divided, so that all of them must run each one; null: it is whole.
+  virtual const Rank* rank() const { return nullptr; }
   // See part_of.
   virtual std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out);
   std::uint64_t serial() const { return serial_.number(); }  // differs from that of every other model of the process

@@ -119,6 +119,7 @@ class Transformer::Part : public Model {
     return whole_->through(b, rows, kv, run_, head_);
   }
   bool replays() const override { return true; }
+  const Rank* rank() const override { return whole_->rank(); }
   bool logits() const override { return head_; }
   bool features() const override { return !head_; }
   bool reads_states() const override { return false; }
@@ -153,6 +154,7 @@ Output Transformer::through(Backend& b, const Rows& rows, std::span<const KvLaye
     if (run[l].attention) layers_[l].attend(b, x, rows.layout, kv[l], rows.mass);
     if (run[l].feed_forward) layers_[l].feed_forward(b, x);
   }
+  if (rows.mass && config_.rank) b.all_reduce(rows.mass, *config_.rank);  // each rank has some of the heads
   keep(Tap(layers_.size()), x);
   if (std::ranges::find(rows.taps, kNormed) != rows.taps.end()) keep(kNormed, b.rms_norm(x, state_norm_, epsilon));
   if (!rows.wanted) return {};

@@ -44,6 +44,7 @@ class Transformer : public Model {
   Output forward(Backend& backend, const Rows& rows, std::span<const KvLayer> kv) override;
   bool replays() const override { return true; }
   const Ends* ends(Backend& backend) override;
+  const Rank* rank() const override { return config_.rank.get(); }
   std::shared_ptr<Model> part(const std::shared_ptr<Model>& self, const LeftOut& left_out) override;
 
  private:

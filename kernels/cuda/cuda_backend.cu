@@ -8,6 +8,7 @@
 #include "kernels/cuda/memory/replay.cuh"
 #include "kernels/cuda/memory/transfers.cuh"
 #include "kernels/cuda/products/products.cuh"
+#include "kernels/cuda/ranks/peer_memory.cuh"
 
 namespace foretoken {
 namespace {

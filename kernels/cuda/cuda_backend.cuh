@@ -1,6 +1,7 @@
 // class CudaBackend: the operations on one GPU, each in its own file, all on one stream, asynchronous to the host.
 // Included only by the files of this folder. This header must not know models or what a token means.
 #pragma once
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@ class CudaMemory;
 class CudaTransfers;
 class CudaReplays;
 class CudaProducts;
+class CudaPeers;
 
 // Activations: the residual x is f32; the results of norm_linear, attend and silu_mul are bf16 where the weights are,
 // else f32.
@@ -40,6 +42,7 @@ class CudaBackend final : public Backend {
   // ---- memory (memory.cu, transfers.cu) ----
   Tensor allocate(Shape shape, DType dtype) override;
   Tensor upload(const Tensor& host) override;
+  Tensor zeros(Shape shape) override;  // zeros.cu
   void copy(const Tensor& from, Tensor to) override;
   std::int64_t free_memory() const override;
   MemoryUse memory() const override;
@@ -94,8 +97,13 @@ class CudaBackend final : public Backend {
   Tensor grouped_linear(const Tensor& x, const Routing& routing, const ExpertWeights& experts) override;
   void add_shares(Tensor x, const Tensor& y, const Routing& routing) override;
   void add_gated(Tensor x, const Tensor& y, const Tensor& logits) override;
+  Routing held_experts(const Routing& routing, int first, int count) override;
   void expert_feed_forward(Tensor x, const Tensor& h, const Routing& routing, const ExpertWeights& gate_up,
                            const ExpertWeights& down) override;
+
+  // ---- ranks (ranks/) ----
+  void join(const Rank& rank) override;
+  void all_reduce(Tensor x, const Rank& rank) override;
 
   // ---- distributions (distributions.cu) ----
   Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override;
@@ -170,6 +178,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<CudaTransfers> transfers_;
   std::unique_ptr<CudaReplays> replays_;
   std::unique_ptr<CudaProducts> products_;
+  std::map<const RankGroup*, std::unique_ptr<CudaPeers>> peers_;
   Staging moves_staging_{*this}, bounds_staging_{*this};
 };
 

@@ -159,6 +159,7 @@ Tensor ReferenceBackend::grouped_linear(const Tensor& x, const Routing& routing,
   Tensor y = allocate({routing.count(), experts.out}, DType::f32);
   for (std::int64_t p = 0; p < y.dim(0); ++p) {
     const std::int32_t expert = routing.chosen.data<std::int32_t>()[p];
+    if (expert < 0) continue;
     copy(linear(x.rows(p * x.dim(0) / y.dim(0), 1), experts.matrices[std::size_t(expert)]), y.rows(p, 1));
   }
   return y;

@@ -347,7 +347,7 @@ TEST(ParityTable, misses_no_operation) {
       names(text("/tests/kernels/parity_test.cpp") + text("/tests/kernels/running_test.cpp") +
                 text("/tests/kernels/distributions_test.cpp") + text("/tests/kernels/siblings_test.cpp") +
                 text("/tests/kernels/selection_test.cpp") + text("/tests/kernels/experts_test.cpp") +
-                text("/tests/kernels/attention_rules_test.cpp"),
+                text("/tests/kernels/attention_rules_test.cpp") + text("/tests/kernels/ranks_test.cpp"),
             R"(TEST_P\(Parity\w*, (\w+)\))");
   for (const char* no_operation : {"name", "description", "device", "chance", "free_memory", "measure_speed"})
     EXPECT_EQ(operations.erase(no_operation), 1u) << no_operation;

@@ -11,6 +11,8 @@ const std::map<std::string, std::string> kElsewhere = {
     {"/plugins", "plugins/"},
     {"/engine/threads", "shows in speed alone"},
     {"/engine/numerics", "of CUDA alone"},
+    {"/parallel/tensor", "divided_runs_test"},
+    {"/parallel/expert", "framework/ranks/"},
     {"/measure/repeats", "runner_test"},
     {"/measure/seconds", "runner_test"},
     {"/measure/warmup", "runner_test"},

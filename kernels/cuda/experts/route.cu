@@ -1,6 +1,7 @@
 // route: of each row the experts that RoutingRules choose, with their shares; then all pairs by expert. logits f32
 // [rows, experts]. Bytes: rows * (4 experts + 12 used) and pairs * 8. A warp chooses for a row; one block groups, so
-// that the order within an expert is that of the pairs. Up to 64 rows are one kernel.
+// that the order within an expert is that of the pairs. Up to 64 rows are one kernel. held_experts: of those pairs what
+// concerns the experts of one rank.
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
 #include "kernels/cuda/shared_memory.h"
@@ -14,16 +15,16 @@ constexpr int kMostGroups = 32;  // a lane has the score of one
 constexpr float kInfinity = __builtin_huge_valf();
 
 struct Route {
-  const float* logits;
-  std::int64_t stride;
-  int rows, experts, used;
-  bool renormalized, sigmoid, sums_two;
-  int groups, used_groups;
-  float scale;
-  const float* correction;  // [experts]; null: 0
-  int* chosen;    // [rows, used]
-  float* shares;  // [rows, used]
-  int *pairs, *offsets, *touched;
+  const float* logits = nullptr;
+  std::int64_t stride = 0;
+  int rows = 0, experts = 0, used = 0;
+  bool renormalized = false, sigmoid = false, sums_two = false;
+  int groups = 1, used_groups = 1;
+  float scale = 1;
+  const float* correction = nullptr;  // [experts]; null: 0
+  int* chosen = nullptr;              // [rows, used]
+  float* shares = nullptr;            // [rows, used]
+  int *pairs = nullptr, *offsets = nullptr, *touched = nullptr;
 };
 
 __device__ float key_of(float x) { return isnan(x) ? kInfinity : x; }
@@ -267,7 +268,40 @@ __global__ void __launch_bounds__(kRouteThreads) group_kernel(Route a) {
   group(a);
 }
 
+// a.chosen from the experts of all ranks, then its pairs.
+__global__ void __launch_bounds__(kRouteThreads) held_kernel(Route a, const int* of_all, int first) {
+  let_next_kernel_start();
+  wait_for_previous_kernels();
+  for (int p = int(threadIdx.x); p < a.rows * a.used; p += kRouteThreads) {
+    const int e = __ldcg(of_all + p) - first;
+    a.chosen[p] = e >= 0 && e < a.experts ? e : -1;
+  }
+  __syncthreads();
+  group(a);
+}
+
 }  // namespace
+
+Routing CudaBackend::held_experts(const Routing& routing, int first, int count) {
+  enter();
+  const Routing r{.experts = count,
+                  .used = routing.used,
+                  .chosen = allocate(routing.chosen.shape(), DType::i32),
+                  .shares = routing.shares,
+                  .pairs = allocate({routing.count()}, DType::i32),
+                  .offsets = allocate({count + 1}, DType::i32),
+                  .touched = allocate({count}, DType::i32)};
+  const Route a{.rows = int(routing.rows()),
+                .experts = count,
+                .used = routing.used,
+                .chosen = r.chosen.data<int>(),
+                .pairs = r.pairs.data<int>(),
+                .offsets = r.offsets.data<int>(),
+                .touched = r.touched.data<int>()};
+  launch_kernel("held_experts", stream_, {dim3(1), kRouteThreads, 0, 1, dependent_launch()}, held_kernel, a,
+                routing.chosen.data<int>(), first);
+  return r;
+}
 
 Routing CudaBackend::route(const Tensor& logits, const RoutingRules& rules) {
   enter();

@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void shares_kernel(float* x, std::int64_t x_stride, const float* y, std::int64_t y_stride,
-                              const float* shares, int used, int width) {
+                              const float* shares, const int* chosen, int used, int width) {
   let_next_kernel_start();
   wait_for_previous_kernels();
   const int i = int(blockIdx.y * blockDim.x + threadIdx.x);
@@ -17,7 +17,8 @@ __global__ void shares_kernel(float* x, std::int64_t x_stride, const float* y, s
   if (i >= width) return;
   float sum = 0;
   for (int j = 0; j < used; ++j)
-    sum = fmaf(__ldcg(shares + row * used + j), __ldcg(y + (row * used + j) * y_stride + i), sum);
+    if (__ldcg(chosen + row * used + j) >= 0)
+      sum = fmaf(__ldcg(shares + row * used + j), __ldcg(y + (row * used + j) * y_stride + i), sum);
   x[row * x_stride + i] = __ldcg(x + row * x_stride + i) + sum;
 }
 
@@ -42,7 +43,7 @@ void CudaBackend::add_shares(Tensor x, const Tensor& y, const Routing& routing) 
   launch_kernel("add_shares", stream_,
                 {dim3(unsigned(x.dim(0)), blocks_for(x.dim(1), kThreads)), kThreads, 0, 1, dependent_launch()},
                 shares_kernel, x.data<float>(), x.row_stride(), y.data<float>(), y.row_stride(),
-                routing.shares.data<float>(), routing.used, int(x.dim(1)));
+                routing.shares.data<float>(), routing.chosen.data<int>(), routing.used, int(x.dim(1)));
 }
 
 void CudaBackend::add_gated(Tensor x, const Tensor& y, const Tensor& logits) {

@@ -94,8 +94,8 @@ struct ModelConfig {
   bool fused = false;             // it has q, k and v as one matrix, qkv_proj, and the gate as gate_up_proj
   std::vector<int> eos;           // eos_token_id, one or several; generation_config.json's where that file has them
   std::optional<int> bos;
-  std::optional<int> mask;          // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
-  std::optional<SmallModel> small;  // not in any config.json: of an inflated model
+  std::optional<int> mask;           // pard_token: stands for tokens that are not known (PARD, arXiv 2504.18583)
+  std::optional<SmallModel> small;   // not in any config.json: of an inflated model
   std::shared_ptr<const Rank> rank;  // not in any config.json: of a model divided among ranks (division.h)
   std::shared_ptr<const Quantization> quantization;  // quantization_config; absent: matrices are dense
 

@@ -206,7 +206,7 @@ StepReport Engine::take_step() {
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
   report.unrecorded = int(backend_.unrecorded() - unrecorded);
-  if (const Rank* const rank = target_.model()->rank()) agree_on_times(report, *rank);
+  if (const Rank* const rank = target_.model()->rank()) agree_on_step(report, *rank);
   hand_out(report);
   return report;
 }

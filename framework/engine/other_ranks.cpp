@@ -48,6 +48,14 @@ OnTokens agreed(OnTokens on_tokens, const Rank& rank) {
   };
 }
 
+// Of what a step drew, in 52 bits.
+double digest(const StepReport& report) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const SequenceReport& s : report.sequences)
+    for (const Token t : s.emitted) hash = (hash ^ (s.id << 32 ^ std::uint32_t(t))) * 0x100000001b3ull;
+  return double(hash >> 12);
+}
+
 }  // namespace
 
 RankThreads::RankThreads(int ranks)
@@ -159,16 +167,21 @@ void OtherRanks::fail() {
   threads_->wait();
 }
 
-void agree_on_times(StepReport& report, const Rank& rank) {
+void agree_on_step(StepReport& report, const Rank& rank) {
+  const double drawn = digest(report);
   Phases& p = report.phases;
   double* const times[] = {&p.schedule, &p.draft_forward, &p.draft_other, &p.target_forward,
                            &p.verify,   &p.deliver,       &p.total};
   int* const counts[] = {&report.waits, &report.recorded, &report.unrecorded};
-  std::vector<double> numbers;
+  std::vector<double> numbers{drawn};
   for (const double* t : times) numbers.push_back(*t);
   for (const int* n : counts) numbers.push_back(*n);
   rank.agree(numbers);
   auto agreed = numbers.begin();
+  if (*agreed++ != drawn)
+    throw Error(
+        "it drew other tokens than rank 0, so their devices do not compute alike; use devices of one kind, or set "
+        "\"numerics\" of the engine to \"invariant\"");
   for (double* t : times) *t = *agreed++;
   for (int* n : counts) *n = int(*agreed++);
 }

@@ -85,7 +85,7 @@ class OtherRanks {
 };
 
 // The times of a step, and what the device counted in it, become those of rank 0, so that what learns from them learns
-// the same everywhere.
-void agree_on_times(StepReport& report, const Rank& rank);
+// the same everywhere. An Error on a rank that drew other tokens than rank 0.
+void agree_on_step(StepReport& report, const Rank& rank);
 
 }  // namespace foretoken

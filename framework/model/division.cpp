@@ -79,7 +79,7 @@ Weight inputs_of(const Weight& w, const Piece& p, const std::string& where) {
   if (w.order)
     throw Error(where +
                 ": the inputs of a matrix are in an order of their own (desc_act), which is not divided among ranks; "
-                "set dtype to bf16 and have it stored so, or leave out \"parallel\"");
+                "set dtype to bf16, or leave out \"parallel\"");
   Weight part = w;
   part.in = p.count;
   if (!w.format) {
@@ -113,6 +113,7 @@ class RankTensors : public TensorSource {
       : config_(whole.config),
         tensors_(whole.tensors),
         precision_(find_precision(whole.dtype)),
+        dense_(whole.dtype == "bf16" || whole.dtype == "f32"),
         rank_(d.rank.number),
         ranks_(d.rank.size()),
         expert_(d.expert) {}
@@ -131,8 +132,9 @@ class RankTensors : public TensorSource {
     const auto cut = cut_of(module);
     if (!cut) return tensors_->matrix(module, expected);
     const Shape whole = cut->outputs ? expected.with_rows(cut->whole) : Shape{expected[0], cut->whole};
-    const Weight w = rounded(tensors_->matrix(module, whole));
-    return cut->outputs ? outputs_of(w, cut->pieces) : inputs_of(w, cut->pieces[0], where() + ": '" + module + "'");
+    const Weight w = tensors_->matrix(module, whole);
+    return cut->outputs ? outputs_of(rounded(w), cut->pieces)
+                        : inputs_of(dense(rounded(w)), cut->pieces[0], where() + ": '" + module + "'");
   }
   std::vector<const WeightFormat*> formats() const override { return tensors_->formats(); }
   DType scales() const override { return tensors_->scales(); }
@@ -153,6 +155,7 @@ class RankTensors : public TensorSource {
       const auto cut = cut_of(module);
       if (!cut || cut->outputs || is_elsewhere(name)) continue;
       const std::int64_t count = cut->pieces[0].count;
+      if (dense_) continue;
       if (!formats().empty())
         (void)inputs_of(tensors_->matrix(module, shape), cut->pieces[0], where() + ": '" + module + "'");
       else if (precision_)
@@ -190,6 +193,8 @@ class RankTensors : public TensorSource {
     const DType type = stored.values.dtype() == DType::bf16 ? DType::bf16 : DType::f32;
     return quantize(Weight::dense(converted(stored.values, type)), *precision_, by_all_cores, scales());
   }
+  // Codes that are loaded as dense numbers are so before they are cut, since a cut of those is always possible.
+  Weight dense(const Weight& w) const { return w.format && dense_ ? in_input_order(dequantized(w, by_all_cores)) : w; }
   // Whether the tensor is of an expert that other ranks have.
   bool is_elsewhere(const std::string& name) const {
     const std::string experts = ".experts.";
@@ -202,6 +207,7 @@ class RankTensors : public TensorSource {
   ModelConfig config_;  // of the whole model
   std::shared_ptr<const TensorSource> tensors_;
   const Precision* precision_;  // to which matrices are rounded when they are loaded; null: they are not
+  bool dense_;                  // they become dense where they are stored in codes
   int rank_, ranks_, expert_;
 };
 

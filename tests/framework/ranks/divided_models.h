@@ -19,8 +19,10 @@
 
 namespace foretoken::test {
 
+// `name`: below tests/data/models, or a path below tests/data.
 inline OpenModel opened_tiny(const std::string& name, const std::string& dtype = "auto") {
-  const auto files = ModelFiles::open(std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/models" / name);
+  const auto data = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data";
+  const auto files = ModelFiles::open(name.find('/') == std::string::npos ? data / "models" / name : data / name);
   return {files->config(), files->tensors(), dtype};
 }
 

@@ -2,6 +2,7 @@
 // parts are the whole's numbers; what does not divide is refused.
 #include <gtest/gtest.h>
 
+#include "framework/model/quantized/quantization.h"
 #include "framework/model/random_weights.h"
 #include "kernels/formats/activations/activation_format.h"
 #include "tests/framework/model/chain.h"
@@ -113,6 +114,32 @@ TEST(Division, PartsAreTheNumbersOfTheWholeInEveryFormat) {
               << p.name;
     }
   }
+}
+
+// Checkpoints of every quantizer, as stored or as dense numbers.
+TEST(Division, CodesThatAreStoredAreCutBetweenGroupsOrRefused) {
+  const auto folder = std::filesystem::path(FORETOKEN_SOURCE_DIR) / "tests/data/quantized";
+  int divided_ones = 0, refused = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = "quantized/" + entry.path().filename().string();
+    for (const char* dtype : {"auto", "bf16"}) {
+      const OpenModel open = opened_tiny(name, dtype);
+      const bool rounds = open.config.quantization && open.config.quantization->activations().bits > 0;
+      const std::string why = sentence_of([&] {
+        RankedModels models({.target = "llama2", .open = open});
+        // Where inputs are rounded too, their scale is that of a rank's part.
+        EXPECT_LT(relative_error(logits_of(models, 2, 14)[0], whole_logits(open, reference)), rounds ? 0.05 : 1e-5)
+            << name << " " << dtype;
+        ++divided_ones;
+      });
+      if (why.empty()) continue;
+      EXPECT_TRUE(says(why, "parallel")) << name << " " << dtype;
+      EXPECT_FALSE(holds(why, "share a scale") && std::string(dtype) == "bf16") << name << why;
+      ++refused;
+    }
+  }
+  EXPECT_GT(divided_ones, 20);
+  EXPECT_GT(refused, 0);
 }
 
 TEST(Division, WhatDoesNotDivideIsRefused) {

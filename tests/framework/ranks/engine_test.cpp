@@ -120,6 +120,30 @@ TEST_F(DividedRequests, StopRulesAndCallbacksAreRank0s) {
             by_one("llama2", subject, later, {.temperature = 1}).outputs);
 }
 
+// Prefers what others think improbable.
+struct Contrary final : ReferenceBackend {
+  Distributions distributions(const Tensor& logits, std::span<const Warp> warps) override {
+    const Tensor turned = allocate(logits.shape(), DType::f32);
+    copy(logits, turned);
+    scale(turned, -1);
+    return ReferenceBackend::distributions(turned, warps);
+  }
+};
+
+TEST_F(DividedRequests, DevicesThatDoNotComputeAlikeAreNoticed) {
+  int made = 0;
+  RankedModels unlike({.target = "llama2", .make = [&made]() -> std::unique_ptr<HostBackend> {
+                         if (++made == 2) return std::make_unique<Contrary>();
+                         return reference();
+                       }});
+  const auto engine = unlike.engine(subject, kOptions);
+  engine->submit(request());
+  EXPECT_TRUE(says(sentence_of([&] {
+                     while (!engine->idle()) engine->step();
+                   }),
+                   "rank 1 of 2 ended", "other tokens than rank 0", "numerics"));
+}
+
 // Throws in its third call on one device, as where that is lost.
 class Lost : public Drafter {
  public:

@@ -69,7 +69,8 @@ std::size_t Calibration::product_of(const std::string& module) {
 Calibration::Calibration(Backend& device, const ModelConfig& config, const Checkpoint& checkpoint,
                          const std::vector<std::vector<Token>>& windows)
     : device_(device), config_(config), checkpoint_(checkpoint) {
-  if (config.post_norms || config.fused || config.scaled_embedding || config.local_theta > 0 || config.gains_less_one)
+  if (config.post_norms || config.fused || config.scaled_embedding || config.local_theta > 0 || config.gains_less_one ||
+      !config.still_layers.empty())
     throw Error(checkpoint.where() + " is a " + config.architecture +
                 ", whose layers calibration does not run one by one; round it with --method rtn");
   std::int64_t all = 0;

@@ -307,6 +307,9 @@ DenseModel::DenseModel(const std::filesystem::path& directory) : directory_(dire
   if (config_.mixture)
     throw Error(directory.string() + " is a mixture of experts (" + config_.architecture +
                 "), which foretoken quantize does not round; load it with \"dtype\", or name a dense model");
+  if (config_.vision)
+    throw Error(directory.string() + " has a vision tower (" + config_.architecture +
+                "), which foretoken quantize does not round; load it with \"dtype\", or name a model of text alone");
   if (config_.latent)
     throw Error(directory.string() + " has latent attention (" + config_.architecture +
                 "), whose matrices foretoken quantize does not round; load it with \"dtype\", or name another model");

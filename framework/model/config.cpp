@@ -226,22 +226,6 @@ std::vector<int> global_layers(const Fields& config, const Family& family, int l
   return all;
 }
 
-// Layers that rotate nothing: those of which no_rope_layers has a 0, or each so many-th one.
-std::vector<int> still_layers(const Fields& config, int layers) {
-  constexpr const char* kLayers = "no_rope_layers";
-  std::vector<int> all;
-  const int interval = config.integer_or("no_rope_layer_interval", 1, kMost, 4);
-  const json* const listed = config.has(kLayers) ? &config.array(kLayers) : nullptr;
-  if (listed && listed->size() < std::size_t(layers))
-    config.refuse(kLayers, "must have a 1 or a 0 for each of the " + std::to_string(layers) + " layers");
-  for (int l = 0; l < layers; ++l) {
-    if (listed && !integer_in((*listed)[std::size_t(l)], 0, 1))
-      config.refuse(kLayers, "must list a 1 for each layer that rotates queries and keys, and a 0 for each other one");
-    if (listed ? (*listed)[std::size_t(l)] == 0 : (l + 1) % interval == 0) all.push_back(l);
-  }
-  return all;
-}
-
 void read_attention(const Fields& config, const Family& family, ModelConfig& m) {
   const bool mixture = family.experts.count != nullptr, qwen2 = family.kind == Kind::qwen2;
   // As in Transformers: a Mixtral has no biases, whatever its file has, and only the mixture of Qwen2 may lack its own.

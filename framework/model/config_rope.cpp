@@ -156,11 +156,27 @@ void read_rope(const Fields& config, const RopeDefaults& defaults, ModelConfig& 
   read_rule(config, Fields(rule, config.where(), std::string(kParameters) + "."), defaults, m);
 }
 
+std::vector<int> still_layers(const Fields& config, int layers) {
+  constexpr const char* kLayers = "no_rope_layers";
+  std::vector<int> all;
+  const int interval = config.integer_or("no_rope_layer_interval", 1, kMostPositions, 4);
+  const json* const listed = config.has(kLayers) ? &config.array(kLayers) : nullptr;
+  if (listed && listed->size() < std::size_t(layers))
+    config.refuse(kLayers, "must have a 1 or a 0 for each of the " + std::to_string(layers) + " layers");
+  for (int l = 0; l < layers; ++l) {
+    if (listed && !integer_in((*listed)[std::size_t(l)], 0, 1))
+      config.refuse(kLayers, "must list a 1 for each layer that rotates queries and keys, and a 0 for each other one");
+    if (listed ? (*listed)[std::size_t(l)] == 0 : (l + 1) % interval == 0) all.push_back(l);
+  }
+  return all;
+}
+
 double yarn_scale(double factor, double scale) { return factor > 1 ? 0.1 * scale * std::log(factor) + 1 : 1; }
 
 ModelConfig ModelConfig::with_long_factors() const {
   if (rope_scaling.long_divisors.empty())
-    throw Error("a " + architecture + " without LongRoPE's long factors has no longer context; leave that out");
+    throw Error("a " + architecture +
+                " without LongRoPE's long factors has no longer context; leave \"long_context\" out");
   ModelConfig m = *this;
   m.rope_scaling.divisors = rope_scaling.long_divisors, m.positions = rope_scaling.long_positions;
   return m;

@@ -16,4 +16,7 @@ struct RopeDefaults {
 // positions to those of short factors. Anything that is not implemented is an Error that names the key and its value.
 void read_rope(const Fields& config, const RopeDefaults& defaults, ModelConfig& m);
 
+// Layers that rotate nothing, ascending: those of which no_rope_layers has a 0, or each no_rope_layer_interval-th.
+std::vector<int> still_layers(const Fields& config, int layers);
+
 }  // namespace foretoken

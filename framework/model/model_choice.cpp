@@ -24,7 +24,8 @@ std::string text_of(const char* key, const nlohmann::json& value) {
 
 ModelChoice read_random(const nlohmann::json& model) {
   for (const auto& [key, value] : model.items())
-    expect_option("a random model", key, {"random", "seed", "scales", "tokenizer", "dtype", "head_dtype", "kv_dtype"});
+    expect_option("a random model", key,
+                  {"random", "seed", "scales", "tokenizer", "dtype", "head_dtype", "kv_dtype", "long_context"});
   ModelChoice c;
   c.random = text_of("random", model["random"]);
   c.tokenizer = model.contains("tokenizer") ? text_of("tokenizer", model["tokenizer"]) : kTokenizer;
@@ -51,7 +52,7 @@ ModelChoice read_model(const nlohmann::json& model) {
         "{\"random\": SHAPE, \"seed\": 1}",
         model);
   for (const auto& [key, value] : model.items())
-    expect_option("a model", key, {"directory", "inflate", "dtype", "head_dtype", "kv_dtype"});
+    expect_option("a model", key, {"directory", "inflate", "dtype", "head_dtype", "kv_dtype", "long_context"});
   return ModelChoice(text_of("directory", model["directory"]));
 }
 
@@ -74,6 +75,11 @@ ModelChoice ModelChoice::read(const nlohmann::json& model, const nlohmann::json&
   const nlohmann::json type = part("dtype", model, dtype == "auto" ? nlohmann::json() : dtype);
   if (!type.is_null()) c.dtype = text_of("dtype", type);
   if (model.is_object() && model.contains("head_dtype")) c.head_dtype = text_of("head_dtype", model["head_dtype"]);
+  if (model.is_object() && model.contains("long_context")) {
+    if (!model["long_context"].is_boolean())
+      refuse("'long_context' of a model must be true or false", model["long_context"]);
+    c.long_context = model["long_context"];
+  }
   const nlohmann::json shape = part("inflate", model, inflate);
   if (shape.is_null()) return c;
   if (!shape.is_string() || shape == "") refuse("'inflate' must be the name of a shape, or null", shape);
@@ -106,12 +112,14 @@ nlohmann::json ModelChoice::document() const {
   if (dtype != "auto") all["dtype"] = dtype;
   if (head_dtype != "auto") all["head_dtype"] = head_dtype;
   if (kv_dtype != "target") all["kv_dtype"] = kv_dtype;
+  if (long_context) all["long_context"] = true;
   return random.empty() && all.size() == 1 ? nlohmann::json(directory) : all;
 }
 
 std::string ModelChoice::text() const {
-  if (!random.empty()) return "random " + random + " seed " + std::to_string(seed);
-  return inflate.empty() ? directory : directory + " inflated to " + inflate;
+  const std::string end = long_context ? " with its long context" : "";
+  if (!random.empty()) return "random " + random + " seed " + std::to_string(seed) + end;
+  return (inflate.empty() ? directory : directory + " inflated to " + inflate) + end;
 }
 
 }  // namespace foretoken

@@ -18,6 +18,7 @@ struct ModelChoice {
   std::string tokenizer;            // the directory whose tokenizer encodes the prompts of a random model
   std::string dtype = "auto";       // of the weights, as TransformerOptions takes it
   std::string head_dtype = "auto";  // of the head, likewise
+  bool long_context = false;        // LongRoPE's long factors for all sequences, and all positions that they reach
   std::string kv_dtype =
       "target";  // of its cache, as TransformerOptions takes it; "target": as the run's target has it
 
@@ -25,11 +26,11 @@ struct ModelChoice {
   ModelChoice(std::string path) : directory(std::move(path)) {}  // implicit, since most callers have a path
   ModelChoice(const char* path) : directory(path) {}
 
-  // `model`: a path, {"directory": PATH, "inflate": SHAPE, "dtype": "auto", "head_dtype": "auto", "kv_dtype": "target"}
-  // or {"random": SHAPE, "seed": 1, "scales": "bf16", "tokenizer": DIRECTORY, "dtype": "auto", "head_dtype": "auto",
-  // "kv_dtype": "target"}. `inflate` (a shape or null), `dtype` and `kv_dtype` may be given beside it instead ("auto",
-  // "target": not given). Anything else, an unknown shape, random weights to be inflated, or a part given twice: an
-  // Error.
+  // `model`: a path, {"directory": PATH, "inflate": SHAPE, "dtype": "auto", "head_dtype": "auto", "kv_dtype": "target",
+  // "long_context": false} or {"random": SHAPE, "seed": 1, "scales": "bf16", "tokenizer": DIRECTORY, "dtype": "auto",
+  // "head_dtype": "auto", "kv_dtype": "target", "long_context": false}. `inflate` (a shape or null), `dtype` and
+  // `kv_dtype` may be given beside it instead ("auto", "target": not given). Anything else, an unknown shape, random
+  // weights to be inflated, or a part given twice: an Error.
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype,
                           const nlohmann::json& kv_dtype);
   static ModelChoice read(const nlohmann::json& model, const nlohmann::json& inflate, const nlohmann::json& dtype);

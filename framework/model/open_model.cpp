@@ -58,12 +58,14 @@ OpenModel open_model(const ModelChoice& choice, const FindDirectory& find, const
   if (!choice.random.empty()) {
     const DType scales = choice.scales == "f32" ? DType::f32 : choice.scales == "f16" ? DType::f16 : DType::bf16;
     OpenModel m{shape(choice.random), std::make_shared<RandomWeights>(choice.seed, between, scales), choice.dtype};
+    if (choice.long_context) m.config = m.config.with_long_factors();
     m.config.eos.clear();
     m.config.gains_less_one = false;  // random gains are what they are
     return m;
   }
   const auto files = ModelFiles::open(find(choice.directory));
   OpenModel m{files->config(), files->tensors(), choice.dtype};
+  if (choice.long_context) m.config = m.config.with_long_factors();
   if (const auto stored = names_of_formats(*m.tensors); !stored.empty())
     m.dtype = type_of_quantized(choice, stored, m.config.quantization.get());
   if (m.config.quantization && find_format(choice.dtype)) m.tensors = weights_alone(m.tensors);

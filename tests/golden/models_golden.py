@@ -268,7 +268,11 @@ MODELS = {
 SMALL = dict(hidden_size=32, intermediate_size=32, num_attention_heads=4, num_key_value_heads=2)
 # Small, and with short prompts: what is committed has a limit.
 SMALL_MODELS = {
-    "olmo2": (dict(kind=Olmo2Config, num_hidden_layers=2, tie_word_embeddings=True, pad_token_id=0, **SMALL), torch.bfloat16, {}),
+    "olmo2": (
+        dict(kind=Olmo2Config, num_hidden_layers=2, tie_word_embeddings=True, pad_token_id=0, **SMALL),
+        torch.bfloat16,
+        {},
+    ),
     # Layer 1 rotates nothing.
     "smollm3": (
         dict(kind=SmolLM3Config, num_hidden_layers=2, no_rope_layers=[1, 0], pad_token_id=0, **SMALL),
@@ -307,7 +311,12 @@ SMALL_MODELS = {
                 **SMALL | dict(hidden_size=16),  # its root is a number of bf16
             ),
             vision_config=dict(
-                hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4,
+                hidden_size=8,
+                intermediate_size=8,
+                num_hidden_layers=1,
+                num_attention_heads=1,
+                image_size=8,
+                patch_size=4,
                 vision_use_head=False,
             ),
             mm_tokens_per_image=4,

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kGreatest = 1 << 24;  // the greatest size: products of two fit 64 bits easily
 constexpr int kMostGgufExperts = 4096;
-constexpr const char *kDivisors = "rope_freqs.weight", *kShortFactors = "rope_factors_short.weight";
+constexpr const char *kDivisors = "rope_freqs.weight", *kShortFactors = "rope_factors_short.weight",
+                     *kLongFactors = "rope_factors_long.weight";
 
 struct GgufFamily {
   const char* name;
@@ -232,6 +233,7 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) 
   if (!s.divisors.empty()) {  // as config_rope.cpp reads them
     s.kind = RopeScaling::Kind::longrope;
     s.attention_factor = m.positive_or(prefix + "rope.scaling.attn_factor", 1);
+    s.long_divisors = divisors_of(file, kLongFactors, c), s.long_positions = c.positions;
     c.positions = m.integer_or(prefix + "rope.scaling.original_context_length", 1, c.positions, c.positions);
     return;
   }
@@ -255,16 +257,21 @@ void read_rope(const GgufFile& file, const std::string& prefix, ModelConfig& c) 
 
 // The token that ends a sequence, and those that end a turn. Files name one of them; llama.cpp ends an output at others
 // too, which it finds by their text.
-std::vector<int> ends_of(const GgufMetadata& m, int vocab) {
+// In gpt-oss <|end|> ends a message, behind which the turn goes on.
+std::vector<int> ends_of(const GgufMetadata& m, int vocab, bool gpt_oss) {
   std::set<int> ends;
   for (const char* name : {"eos", "eot", "eom"})
     if (const std::string key = std::string("tokenizer.ggml.") + name + "_token_id"; m.has(key))
       ends.insert(m.integer(key, 0, vocab - 1));
   constexpr std::array kTexts = {"<|end|>",       "<|eot_id|>",      "<|eom_id|>",   "<|im_end|>",
                                  "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>"};
+  const auto ends_turn = [&](std::string_view token) {
+    if (gpt_oss && (token == "<|return|>" || token == "<|call|>")) return true;
+    return std::ranges::find(kTexts, token) != kTexts.end() && !(gpt_oss && token == "<|end|>");
+  };
   const auto& tokens = m.strings("tokenizer.ggml.tokens");
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (std::ranges::find(kTexts, tokens[i]) != kTexts.end()) ends.insert(int(i));
+    if (ends_turn(tokens[i])) ends.insert(int(i));
   return {ends.begin(), ends.end()};
 }
 
@@ -296,7 +303,7 @@ ModelConfig gguf_config(const GgufFile& file) {
   read_rope(file, prefix, c);
   if (family.latent) scale_gguf_latent(file, prefix, c);
   if (family.period == 0 && c.window >= c.positions) c.window = 0;  // no sequence is so long
-  c.eos = ends_of(m, c.vocab);
+  c.eos = ends_of(m, c.vocab, family.gpt_oss);
   if (m.has("tokenizer.ggml.bos_token_id")) c.bos = m.integer("tokenizer.ggml.bos_token_id", 0, c.vocab - 1);
   return c;
 }

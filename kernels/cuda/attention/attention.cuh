@@ -138,7 +138,8 @@ __device__ inline std::int64_t piece_at(const AttentionWork& work, std::int64_t 
 }
 
 // Of all rows of a layout, without memory for results: checked, an Error where it cannot be computed.
-AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout, const AttentionRules& rules);  // attend.cu
+AttentionWork attention_work(const Tensor& q, const KvLayer& kv, const Layout& layout,
+                             const AttentionRules& rules);  // attend.cu
 
 // Bytes of the sums of all chunks.
 inline std::int64_t scratch_of(const AttentionWork& w) {

@@ -8,7 +8,8 @@ namespace {
 constexpr int kThreads = 64, kAhead = 16;  // kAhead: chunks that a thread reads before it adds them
 
 // One thread sums four numbers of the head.
-template <bool kRules> __global__ void __launch_bounds__(kThreads) fold_chunks(const __grid_constant__ AttentionWork work) {
+template <bool kRules> __global__ void __launch_bounds__(kThreads)
+    fold_chunks(const __grid_constant__ AttentionWork work) {
   let_next_kernel_start();
   const int quads = work.head_size / 4;
   const std::int64_t unit = std::int64_t(blockIdx.x) * kThreads + threadIdx.x, vector = unit / quads;

@@ -43,7 +43,8 @@ __device__ bool attends_to(const AttentionWork& work, int row, int slot) {
 }
 
 // Peak and mass of one row and head: peaks float2 [rows, heads].
-template <bool kRules> __global__ void __launch_bounds__(kMassThreads) mass_peaks(const __grid_constant__ AttentionWork work, float2* peaks) {
+template <bool kRules> __global__ void __launch_bounds__(kMassThreads)
+    mass_peaks(const __grid_constant__ AttentionWork work, float2* peaks) {
   __shared__ float peak_of[kMassThreads], mass_of[kMassThreads];
   const int row = int(blockIdx.x), head = int(blockIdx.y), t = int(threadIdx.x);
   let_next_kernel_start();

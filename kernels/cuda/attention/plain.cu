@@ -32,8 +32,8 @@ struct PlainSum {
 };
 
 // Depths [32 block, 32 block + 32): each lane scores one key, then all lanes add every value.
-template <bool kRules> __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s, const float* q, int block,
-                          PlainSum& to) {
+template <bool kRules> __device__ void add_block(const AttentionWork& work, int row, int kv_head, Sight s,
+                                                 const float* q, int block, PlainSum& to) {
   const int lane = int(threadIdx.x) % 32, depth = block * 32 + lane, bytes_each = number_bytes(work);
   const std::int32_t* table = table_of(work, work.owner[row], kv_head);
   float score = kUnseen, value_scale = 1;
@@ -69,7 +69,8 @@ template <bool kRules> __device__ void add_block(const AttentionWork& work, int 
   }
 }
 
-template <bool kRules> __global__ void __launch_bounds__(32 * kWarps) attend_plain(const __grid_constant__ AttentionWork work) {
+template <bool kRules> __global__ void __launch_bounds__(32 * kWarps)
+    attend_plain(const __grid_constant__ AttentionWork work) {
   __shared__ float q[32 * kLines], sums[kWarps][32 * kLines], peaks[kWarps], masses[kWarps];
   static_assert(sizeof q + sizeof sums + sizeof peaks + sizeof masses == kPlainBytes);
   const int row = int(blockIdx.x), head = int(blockIdx.y), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;

@@ -1,7 +1,7 @@
-// The rotary embedding of the first 2 n numbers of each head, with a factor of cosines and sines (Phi-4-mini: LongRoPE):
-// pairs (i, i + n) of q and k are rotated by positions[row] * frequencies[i] in place. q [rows, heads * head_size], k
-// [rows, kv_heads * head_size], f32 or bf16. Bytes: rows * 2 n * (2 heads + 2 kv_heads) * (2 or 4). Heads that are
-// rotated as a whole, without a factor: rope_store.cu, and the attention kernels themselves.
+// The rotary embedding of the first 2 n numbers of each head, with a factor of cosines and sines (Phi-4-mini:
+// LongRoPE): pairs (i, i + n) of q and k are rotated by positions[row] * frequencies[i] in place. q [rows, heads *
+// head_size], k [rows, kv_heads * head_size], f32 or bf16. Bytes: rows * 2 n * (2 heads + 2 kv_heads) * (2 or 4). Heads
+// that are rotated as a whole, without a factor: rope_store.cu, and the attention kernels themselves.
 #include "kernels/cuda/attention/rotation.cuh"
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
@@ -71,10 +71,10 @@ void rope_part(CudaBackend& backend, const Tensor& q, const Tensor& k, const Lay
     a.frequencies = rotation.frequencies.data<float>();
     a.positions = layout.positions.data<std::int32_t>();
     a.factor = rotation.factor;
-    launch_kernel("rope", backend.cuda_stream(),
-                  {dim3(unsigned(layout.rows)), kPartThreads, std::size_t(rope_store_bytes(head_size)), 1,
-                   backend.reads_early()},
-                  rope_part_kernel<T>, a);
+    launch_kernel(
+        "rope", backend.cuda_stream(),
+        {dim3(unsigned(layout.rows)), kPartThreads, std::size_t(rope_store_bytes(head_size)), 1, backend.reads_early()},
+        rope_part_kernel<T>, a);
   });
 }
 

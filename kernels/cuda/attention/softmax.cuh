@@ -22,7 +22,8 @@ __device__ inline float exp2_fast(float x) {
 // Of one layer.
 struct ScoreRules {
   float scale = 0;  // of scores, times log2(e)
-  // Where scores have a cap: they are the tanh of `inner` times the products, and `scale` has the cap. 0: they have none.
+  // Where scores have a cap: they are the tanh of `inner` times the products, and `scale` has the cap. 0: they have
+  // none.
   float inner = 0;
   const float* sinks = nullptr;  // [query heads], natural; null: there are none
 

@@ -1,5 +1,5 @@
-// clamped_mul: y[r, i] = g / (1 + exp(-slope g)) * (u + 1), g = min(x[r, i], limit), u = x[r, width + i] within +-limit.
-// x [rows, 2 width] -> y [rows, width], same type. Bytes: rows * width * 3 * (2 or 4).
+// clamped_mul: y[r, i] = g / (1 + exp(-slope g)) * (u + 1), g = min(x[r, i], limit), u = x[r, width + i] within
+// +-limit. x [rows, 2 width] -> y [rows, width], same type. Bytes: rows * width * 3 * (2 or 4).
 #include "kernels/cuda/cuda_backend.cuh"
 #include "kernels/cuda/elementwise/elementwise.cuh"
 
@@ -30,10 +30,9 @@ Tensor CudaBackend::clamped_mul(const Tensor& gate_up, float slope, float limit)
   if (rows == 0) return y;
   with_type("clamped_mul", gate_up.dtype(), [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    launch_kernel(
-        "clamped_mul", stream_,
-        {dim3(unsigned(rows), blocks_for(width, kClampedThreads)), kClampedThreads, 0, 1, dependent_launch()},
-        clamped_kernel<T>, gate_up.data<T>(), gate_up.row_stride(), y.data<T>(), int(width), slope, limit);
+    launch_kernel("clamped_mul", stream_,
+                  {dim3(unsigned(rows), blocks_for(width, kClampedThreads)), kClampedThreads, 0, 1, dependent_launch()},
+                  clamped_kernel<T>, gate_up.data<T>(), gate_up.row_stride(), y.data<T>(), int(width), slope, limit);
   });
   return y;
 }

@@ -99,8 +99,8 @@ TEST_F(GgufConfig, WhatIsNotSupportedIsNamed) {
       says(refusal(tiny().set("llama.expert_count", u32_value(8))), "has no metadata 'llama.expert_used_count'"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.expert_gating_func", u32_value(2))), "'llama.expert_gating_func' is 2",
                    "not supported"));
-  EXPECT_TRUE(says(refusal(tiny().set("llama.rope.scaling.type", text_value("yarn"))),
-                   "'llama.rope.scaling.type' is \"yarn\"", "\"linear\"", "; choose a model"));
+  EXPECT_TRUE(says(refusal(tiny().set("llama.rope.scaling.type", text_value("longrope"))),
+                   "'llama.rope.scaling.type' is \"longrope\"", "\"linear\" and \"yarn\"", "; choose a model"));
   EXPECT_TRUE(says(refusal(tiny().set("llama.rope.dimension_count", u32_value(2))),
                    "'llama.rope.dimension_count' is 2, but only the head size (4)", "; choose a model"));
   for (const char* name : {"blk.0.ffn_gate_exps.weight", "blk.x.attn_q.weight", "blk..attn_q.weight",
@@ -189,6 +189,45 @@ TEST_F(GgufConfig, OfPhi) {
   EXPECT_EQ(config(phi).eos, (std::vector<int>{1, 3}));
   EXPECT_EQ(config(phi.set("phi3.attention.sliding_window", u32_value(63))).window, 63);
   EXPECT_EQ(config(phi.set("phi3.attention.sliding_window", u32_value(64))).window, 0) << "of 64 positions";
+}
+
+TEST_F(GgufConfig, OfOlmo2SmolLM3AndGptOss) {
+  const auto of = [](const std::string& name) {
+    GgufBytes g;
+    for (const auto& [key, value] : tiny().metadata)
+      g.set(key.starts_with("llama.") ? name + key.substr(5) : key, value);
+    return g.set("general.architecture", text_value(name)).set(name + ".block_count", u32_value(5));
+  };
+  const ModelConfig olmo = config(of("olmo2"));
+  EXPECT_TRUE(olmo.post_norms && olmo.joint_norms && !olmo.pre_norms && !olmo.scaled_embedding);
+  EXPECT_EQ(config(of("smollm3")).still_layers, (std::vector<int>{3}));
+  EXPECT_TRUE(says(refusal(of("smollm3").set("smollm3.attention.sliding_window", u32_value(8))), "not supported"));
+  const GgufBytes oss = of("gpt-oss")
+                            .set("gpt-oss.attention.sliding_window", u32_value(8))
+                            .set("gpt-oss.expert_count", u32_value(4))
+                            .set("gpt-oss.expert_used_count", u32_value(2))
+                            .set("gpt-oss.expert_feed_forward_length", u32_value(16))
+                            .set("gpt-oss.rope.scaling.type", text_value("yarn"))
+                            .set("gpt-oss.rope.scaling.factor", f32_value(4))
+                            .set("gpt-oss.rope.scaling.original_context_length", u32_value(16))
+                            .set("tokenizer.ggml.tokens", texts_value({"<|end|>", "<|return|>", "<|call|>"}));
+  const ModelConfig c = config(oss);
+  EXPECT_EQ(c.eos, (std::vector<int>{1, 2})) << "a message that ends does not end the turn";
+  EXPECT_EQ(std::tuple(c.window, c.sinks, c.mixture->used, c.mixture->width, c.mixture->renormalized),
+            std::tuple(8, true, 2, 16, true));
+  EXPECT_TRUE(c.mixture->clamped.has_value() && c.mixture->biases && !c.mixture->stacked);
+  EXPECT_EQ(c.global_layers, (std::vector<int>{1, 3}));
+  EXPECT_EQ(std::tuple(c.activation, c.post_norms, c.scaled_embedding), std::tuple(Activation::silu, false, false));
+  EXPECT_EQ(std::tuple(c.rope_scaling.kind, c.rope_scaling.factor, c.rope_scaling.original_positions,
+                       c.rope_scaling.whole, c.rope_scaling.attention_factor),
+            std::tuple(RopeScaling::Kind::yarn, 4., 16, false, yarn_scale(4)));
+  GgufBytes capped = oss;
+  EXPECT_TRUE(says(refusal(capped.set("gpt-oss.final_logit_softcapping", f32_value(5))), "not supported"));
+  const ModelConfig llama = config(tiny()
+                                       .set("llama.rope.scaling.type", text_value("yarn"))
+                                       .set("llama.rope.scaling.factor", f32_value(4))
+                                       .set("llama.rope.scaling.yarn_beta_fast", f32_value(16)));
+  EXPECT_EQ(std::tuple(llama.rope_scaling.whole, llama.rope_scaling.fast_turns), std::tuple(true, 16.));
 }
 
 TEST_F(GgufConfig, FaultySizes) {

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "framework/model/open_model.h"
 #include "framework/text/json_file.h"
 #include "tests/support/sentence.h"
 #include "tests/support/tiny_models.h"
@@ -59,6 +60,14 @@ TEST(LongRope, MeetsTransformersByItsLongFactors) {
   }
   EXPECT_TRUE(says(sentence_of([] { (void)ModelConfig::load(kTinyModels / "llama2").with_long_factors(); }),
                    "a LlamaForCausalLM without LongRoPE's long factors"));
+  const auto opened = [](const nlohmann::json& choice) {
+    return open_model(ModelChoice::read(choice), [](const std::string& directory) { return directory; }).config;
+  };
+  const std::string phi = (kTinyModels / "phi3").string(), file = (kRoot / "tests/data/gguf/phi3.gguf").string();
+  EXPECT_EQ(opened({{"directory", phi}, {"long_context", true}}).positions, 256);
+  EXPECT_EQ(opened({{"random", phi}, {"long_context", true}}).rope_scaling.divisors.back(), 33);
+  EXPECT_EQ(opened(file).positions, 64);
+  EXPECT_EQ(opened({{"directory", file}, {"long_context", true}}).rope_scaling.divisors.back(), 33);
 }
 
 // Every folder of tests/data/models is compared with its golden logits.

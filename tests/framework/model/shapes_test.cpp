@@ -151,6 +151,10 @@ TEST(ModelChoices, AreReadFromARunDocument) {
   EXPECT_EQ(ModelChoice::read(whole, "llama-3.2-1b", "int8").document(), whole) << "said twice, and the same";
   EXPECT_EQ(read({{"random", "llama-3.1-8b"}, {"dtype", "f32"}}).dtype, "f32");
   EXPECT_EQ(read("a/b").kv_dtype, "target");
+  const json longer = {{"directory", "a/b"}, {"long_context", true}};
+  EXPECT_EQ(read(longer).document(), longer);
+  EXPECT_EQ(read(longer).text(), "a/b with its long context");
+  EXPECT_EQ(read({{"directory", "a/b"}, {"long_context", false}}).document(), json("a/b"));
   EXPECT_EQ(read({{"directory", "a/b"}, {"kv_dtype", "fp8"}}).document(),
             ModelChoice::read("a/b", nullptr, "auto", "fp8").document());
 }
@@ -173,6 +177,7 @@ TEST(ModelChoices, RefuseInvalidDocuments) {
       {{{"directory", ""}}, json(), "'directory' of a model must be a non-empty string"},
       {{{"directory", "a"}, {"dtype", 3}}, json(), "'dtype' of a model must be"},
       {{{"directory", "a"}, {"kv_dtype", 8}}, json(), "'kv_dtype' of a model must be"},
+      {{{"directory", "a"}, {"long_context", 8}}, json(), "'long_context' of a model must be true or false, not 8"},
       {{{"directory", "a"}, {"inflated", "x"}}, json(), "no option 'inflated' (did you mean 'inflate'?)"},
       {{{"directory", "a"}, {"inflate", "llama-3.2-1b"}}, "llama-3.1-8b", "is given twice, as"},
   };

@@ -21,8 +21,8 @@ struct Route {
   int groups, used_groups;
   float scale;
   const float* correction;  // [experts]; null: 0
-  int* chosen;    // [rows, used]
-  float* shares;  // [rows, used]
+  int* chosen;              // [rows, used]
+  float* shares;            // [rows, used]
   int *pairs, *offsets, *touched;
 };
 

@@ -143,7 +143,7 @@ TEST(Batch, MixturesOfExpertsAndOtherFamilies) {
   const auto all = subjects(registries, 3, {configurations(registries.drafters, "draft_model").front()});
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(cpu.get())})
     for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3", "olmo2", "smollm3",
-                               "gpt_oss", "deepseek3"}) {
+                               "deepseek3", "gpt_oss"}) {
       SCOPED_TRACE(b->name() + ", " + target);
       const Models models = tiny_models(*b, {.target = target});
       const auto requests = with_common_beginnings(8, models.target->info().vocab, 12, 6);

@@ -140,7 +140,7 @@ TEST(Cache, MixturesOfExpertsAndOtherFamiliesHoldWhatAPrefillHolds) {
   const auto all = subjects(registries, 3, {configurations(registries.drafters, "draft_model").front()});
   for (HostBackend* b : {static_cast<HostBackend*>(&reference), static_cast<HostBackend*>(cpu.get())})
     for (const char* target : {"mixtral", "qwen2_moe", "qwen3_moe", "gemma2", "gemma3", "phi3", "olmo2", "smollm3",
-                               "gpt_oss", "deepseek3"}) {
+                               "deepseek3", "gpt_oss"}) {
       SCOPED_TRACE(b->name() + ", " + target);
       const Models models = tiny_models(*b, {.target = target});
       expect(cache, all,

@@ -37,6 +37,7 @@ void read_yarn(const Fields& config, const Fields& rope, ModelConfig& m) {
   s.original_positions = original_positions(config, rope, m.positions);
   s.factor = rope.positive_or("factor", double(m.positions) / s.original_positions);
   if (s.factor < 1) rope.refuse("factor", "must be at least 1");
+  if (m.rope_theta <= 1) (rope.has("rope_theta") ? rope : config).refuse("rope_theta", "must be above 1 for \"yarn\"");
   s.fast_turns = rope.positive_or("beta_fast", 32), s.slow_turns = rope.positive_or("beta_slow", 1);
   if (s.fast_turns < s.slow_turns) rope.refuse("beta_fast", "must be at least beta_slow");
   s.whole = rope.boolean_or("truncate", true);
@@ -74,7 +75,9 @@ void read_longrope(const Fields& config, const Fields& rope, bool partial, Model
   s.original_positions =
       partial ? config.integer_or(kOriginal, 2, kMostPositions, 4096) : original_positions(config, rope, m.positions);
   s.factor = rope.positive_or("factor", double(m.positions) / s.original_positions);
-  const double usual = s.factor > 1 ? std::sqrt(1 + std::log(s.factor) / std::log(double(s.original_positions))) : 1;
+  const double usual = s.factor > 1 && s.original_positions > 1
+                           ? std::sqrt(1 + std::log(s.factor) / std::log(double(s.original_positions)))
+                           : 1;
   s.attention_factor = rope.positive_or("attention_factor", usual);
   s.divisors = factors_of(rope, "short_factor", m);
   if (rope.has("long_factor")) s.long_divisors = factors_of(rope, "long_factor", m), s.long_positions = m.positions;

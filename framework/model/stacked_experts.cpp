@@ -1,5 +1,6 @@
 #include "framework/model/stacked_experts.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -66,6 +67,7 @@ class StackedExperts final : public TensorSource {
       else if (stack != "gate_up_proj_scales" && stack != "down_proj_scales")
         all.push_back(name);
     }
+    std::ranges::sort(all);
     return all;
   }
 

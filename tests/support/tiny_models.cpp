@@ -28,11 +28,25 @@ std::shared_ptr<Model> tiny_model(Backend& backend, const std::string& name, con
                                        TransformerOptions{.dtype = dtype, .kv_dtype = kv_dtype});
 }
 
+namespace {
+
+std::shared_ptr<Model> rounded_model(Backend& backend, const std::string& name, const std::string& dtype,
+                                     const std::string& kv_dtype) {
+  const auto files = ModelFiles::open(folder() / name);
+  const bool coded = files->config().quantization != nullptr;
+  return std::make_shared<Transformer>(
+      backend, files->config(), *files->tensors(), name, 0,
+      TransformerOptions{.dtype = coded ? "auto" : dtype, .head_dtype = coded ? dtype : "auto", .kv_dtype = kv_dtype});
+}
+
+}  // namespace
+
 Models tiny_models(Backend& backend, const TinyModels& choice) {
   const auto load = [&backend, choice](const ModelChoice& other) {
     if (other.directory == "table:same") return tiny_model(backend, choice.target, "auto", choice.kv_dtype);
-    return other.directory == "table:other" ? tiny_model(backend, choice.target, "int8", choice.draft_kv_dtype)
-                                            : tiny_model(backend, "llama2", "auto", choice.draft_kv_dtype);
+    return other.directory == "table:other"
+               ? rounded_model(backend, choice.target, choice.other_dtype, choice.draft_kv_dtype)
+               : tiny_model(backend, "llama2", "auto", choice.draft_kv_dtype);
   };
   return {tiny_model(backend, choice.target, "auto", choice.kv_dtype), load};
 }

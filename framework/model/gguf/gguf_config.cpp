@@ -216,6 +216,7 @@ std::vector<float> divisors_of(const GgufFile& file, const char* name, const Mod
 void read_yarn(const GgufMetadata& m, const std::string& prefix, ModelConfig& c) {
   RopeScaling& s = c.rope_scaling;
   s.kind = RopeScaling::Kind::yarn;
+  if (c.rope_theta <= 1) m.refuse(prefix + "rope.freq_base", std::string("must be above 1 for yarn") + kConvertAgain);
   s.original_positions = m.integer_or(prefix + "rope.scaling.original_context_length", 1, kGreatest, c.positions);
   s.fast_turns = m.positive_or(prefix + "rope.scaling.yarn_beta_fast", 32);
   s.slow_turns = m.positive_or(prefix + "rope.scaling.yarn_beta_slow", 1);

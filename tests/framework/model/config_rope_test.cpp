@@ -87,6 +87,7 @@ TEST_F(ConfigRope, WhatIsWrongIsRefusedByKey) {
   const auto refused = [&](const json& rule) { return sentence_of([&] { (void)rope(rule); }); };
   EXPECT_TRUE(says(refused({{"factor", 0.5}}), "'rope_parameters.factor' is 0.5", "at least 1"));
   EXPECT_TRUE(says(refused({{"beta_fast", 1}, {"beta_slow", 2}}), "'rope_parameters.beta_fast' is 1", "beta_slow"));
+  EXPECT_TRUE(says(refused({{"rope_theta", 1}}), "'rope_parameters.rope_theta' is 1", "above 1"));
   EXPECT_TRUE(says(refused({{"mscale", -1}}), "'rope_parameters.mscale' is -1"));
   EXPECT_TRUE(says(refused({{"truncate", 3}}), "'rope_parameters.truncate' is 3"));
   EXPECT_TRUE(says(refused({{"mrope_section", {1, 2}}}), "'rope_parameters.mrope_section'", "several axes"));

@@ -48,11 +48,11 @@ TEST(ModelTensors, AreExactlyWhatCommittedCheckpointsHold) {
   for (const char* name : {"target", "draft", "draft-large"}) folders.push_back(kRoot / "experiments/models" / name);
   for (const auto& folder : folders) {
     const ModelConfig config = ModelConfig::load(folder);
-    const Checkpoint checkpoint = Checkpoint::open(folder);
+    const auto checkpoint = ModelFiles::open(folder)->tensors();
     std::vector<std::string> names;
     for (const auto& [name, shape] : tensors_of(config)) names.push_back(name);
-    EXPECT_EQ(checkpoint.names(), names) << folder;
-    EXPECT_EQ(sentence_of([&] { expect_no_other_tensors(config, checkpoint); }), "") << folder;
+    EXPECT_EQ(checkpoint->names(), names) << folder;
+    EXPECT_EQ(sentence_of([&] { expect_no_other_tensors(config, *checkpoint); }), "") << folder;
   }
 }
 

@@ -34,9 +34,11 @@ bool same_integers(Backend& b, const Tensor& on_device, const Tensor& want) {
 
 class CudaExperts : public Cuda {
  protected:
-  void expect_routing(const Tensor& logits, int used, bool renormalized) {
-    const Routing r = cuda->route(up(logits), used, renormalized), want = reference.route(logits, used, renormalized);
-    const std::string what = logits.shape().text() + ", " + std::to_string(used);
+  void expect_routing(const Tensor& logits, const RoutingRules& rules) {
+    RoutingRules there = rules;
+    if (rules.correction) there.correction = up(rules.correction);
+    const Routing r = cuda->route(up(logits), there), want = reference.route(logits, rules);
+    const std::string what = logits.shape().text() + ", " + std::to_string(rules.used);
     EXPECT_TRUE(same_integers(*cuda, r.chosen, want.chosen)) << what;
     EXPECT_TRUE(same_integers(*cuda, r.pairs, want.pairs)) << what;
     EXPECT_TRUE(same_integers(*cuda, r.offsets, want.offsets)) << what;
@@ -50,11 +52,28 @@ TEST_P(CudaExperts, routes) {
        {std::pair(1, 1), std::pair(6, 3), std::pair(60, 4), std::pair(128, 8), std::pair(300, 300), std::pair(700, 5)})
     for (const int rows : {1, 5, 64, 65, 300, 1500})
       for (const bool renormalized : {false, true})
-        if (rows * used < 20000) expect_routing(random_tensor({rows, experts}, unsigned(rows), 2), used, renormalized);
+        if (rows * used < 20000)
+          expect_routing(random_tensor({rows, experts}, unsigned(rows), 2), {used, renormalized});
   Tensor ties = random_tensor({40, 70}, 3);
   for (float& v : ties.values<float>()) v = std::round(v);
-  for (const int used : {1, 2, 7, 70}) expect_routing(ties, used, true);
+  for (const int used : {1, 2, 7, 70}) expect_routing(ties, {used, true});
   EXPECT_EQ(cuda->route(cuda->allocate({0, 8}, DType::f32), 2, true).count(), 0);
+}
+
+// As DeepSeek-V2 and V3 do. Scores are computed in another way, so near-ties could be chosen in another order; these
+// logits have none.
+TEST_P(CudaExperts, routes_by_groups_and_corrections) {
+  for (const bool sigmoid : {false, true})
+    for (const bool corrected : {false, true})
+      for (const auto& [experts, groups, used_groups, used] :
+           {std::tuple(160, 8, 3, 6), std::tuple(256, 8, 4, 8), std::tuple(12, 3, 3, 5), std::tuple(600, 30, 2, 7)})
+        for (const int rows : {1, 64, 200}) {
+          RoutingRules rules(used, sigmoid);
+          rules.sigmoid = rules.sums_two = sigmoid, rules.scale = 2.5f;
+          rules.groups = groups, rules.used_groups = used_groups;
+          if (corrected) rules.correction = random_tensor({experts}, 5, 0.3f);
+          expect_routing(random_tensor({rows, experts}, unsigned(experts + rows), 2), rules);
+        }
 }
 
 TEST_P(CudaExperts, routes_what_is_not_a_number_first) {

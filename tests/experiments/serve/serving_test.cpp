@@ -100,7 +100,7 @@ TEST_F(Serving, tells_usage_log_probabilities_and_speculation) {
   ASSERT_EQ(choice["logprobs"]["token_logprobs"].size(), 24u);
   std::string joined;
   for (const json& token : choice["logprobs"]["tokens"]) joined += token;
-  EXPECT_EQ(joined, choice["text"]);
+  EXPECT_EQ(joined, choice["text"].get<std::string>());
   for (const json& value : choice["logprobs"]["token_logprobs"]) EXPECT_LE(value.get<double>(), 0);
   EXPECT_GT(s["drafted_tokens"], 0);
   EXPECT_EQ(s["rounds"].get<int>() + s["accepted_tokens"].get<int>(), usage["completion_tokens"].get<int>());

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include <boost/asio/connect.hpp>
@@ -101,7 +102,7 @@ class StreamingClient {
       if (failed) return end("no connection: " + failed.message());
       open_ = true;
       Failed ignored;
-      stream_.socket().set_option(tcp::no_delay(true), ignored);
+      std::ignore = stream_.socket().set_option(tcp::no_delay(true), ignored);
       write();
     });
   }

@@ -1,6 +1,6 @@
 #include "experiments/serve/connection.h"
 
-#include <variant>
+#include <tuple>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
@@ -61,8 +61,8 @@ Connection::~Connection() {
 
 void Connection::start() {
   Failed ignored;
-  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
-  stream_.socket().set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
+  std::ignore = stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  std::ignore = stream_.socket().set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
   read_header();
 }
 

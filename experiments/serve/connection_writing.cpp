@@ -1,4 +1,6 @@
 // What a connection writes, and how it ends.
+#include <tuple>
+
 #include <boost/asio/write.hpp>
 
 #include "experiments/serve/connection.h"
@@ -53,7 +55,7 @@ void Connection::write(std::string bytes, bool last) {
   begun_ = writing_ = true;
   out_ = std::move(bytes);
   Failed failed;
-  stream_.socket().non_blocking(true, failed);
+  std::ignore = stream_.socket().non_blocking(true, failed);
   const std::size_t sent = stream_.socket().write_some(asio::buffer(out_), failed);
   if (failed && failed != asio::error::would_block) return on_written(failed, last);
   if (sent == out_.size()) return on_written({}, last);
@@ -116,7 +118,7 @@ void Connection::next() {
 // A socket that is closed with unread bytes may take back what was just sent, so these are read first.
 void Connection::linger() {
   Failed ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  std::ignore = stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   stream_.expires_after(duration_of(kLingerSeconds));
   discard();
 }

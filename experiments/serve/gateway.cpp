@@ -72,6 +72,7 @@ std::string globals(const GatewayOptions& o) {
          "  retries 3\n"
          "  retry-on conn-failure empty-response\n"
          "  timeout connect 1s\n"
+         "  timeout check 2s  # a busy server is late; one that has gone refuses at once\n"
          "  timeout http-request 30s\n"
          "  timeout http-keep-alive 30s\n"
          "  timeout client " +
@@ -99,8 +100,9 @@ std::string digits_of(const Hash& hash) {
 std::string rate_line(double per_minute, const std::string& who) {
   if (per_minute <= 0) return "";
   const ApiError late(429, "the rate of requests is used up; try again in a minute", "", "rate_limit_exceeded");
-  return refusal(late, " hdr Retry-After 60",
-                 "if METH_POST " + who + "{ sc_http_req_rate(0) gt " + std::to_string(std::lround(std::ceil(per_minute))) + " }");
+  return refusal(
+      late, " hdr Retry-After 60",
+      "if METH_POST " + who + "{ sc_http_req_rate(0) gt " + std::to_string(std::lround(std::ceil(per_minute))) + " }");
 }
 
 std::string key_lines(const Keys& keys) {
@@ -151,10 +153,11 @@ std::string balance_lines(const GatewayOptions& o) {
   if (o.route != Route::prefix) return "  balance leastconn\n";
   // Of a conversation its first two messages, of which the first is often the same for all. A list of prompts has none,
   // and goes to any replica. One with half as many requests again as the others is passed over.
-  return "  http-request set-var(txn.prompt) req.body,json_query('$.prompt')\n"
+  return "  http-request set-var(txn.text) req.body,json_query('$.prompt')\n"
          "  http-request set-var(txn.first) req.body,json_query('$.messages[0].content')\n"
          "  http-request set-var(txn.second) req.body,json_query('$.messages[1].content')\n"
-         "  balance hash var(txn.prompt),concat(,txn.first,),concat(,txn.second,),bytes(0," +
+         "  http-request set-var(txn.text) var(txn.first),concat(,txn.second,) unless { var(txn.text) -m found }\n"
+         "  balance hash var(txn.text),bytes(0," +
          std::to_string(o.prefix_bytes) +
          ")\n"
          "  hash-type consistent sdbm avalanche\n"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <tuple>
 
 #include <boost/asio/signal_set.hpp>
 #include <sys/resource.h>
@@ -63,10 +64,10 @@ struct Server::Parts {
   void listen() {
     const tcp::endpoint at = endpoint_of(state.io, state.options.host, state.options.port);
     Failed failed;
-    acceptor.open(at.protocol(), failed);
-    if (!failed) acceptor.set_option(tcp::acceptor::reuse_address(true), failed);
-    if (!failed) acceptor.bind(at, failed);
-    if (!failed) acceptor.listen(tcp::acceptor::max_listen_connections, failed);
+    failed = acceptor.open(at.protocol(), failed);
+    if (!failed) failed = acceptor.set_option(tcp::acceptor::reuse_address(true), failed);
+    if (!failed) failed = acceptor.bind(at, failed);
+    if (!failed) failed = acceptor.listen(tcp::acceptor::max_listen_connections, failed);
     if (failed)
       throw Error("port " + std::to_string(state.options.port) + " of " + state.options.host +
                   " cannot be listened to: " + failed.message() + "; choose another with --port, or 0 for any");
@@ -108,7 +109,7 @@ struct Server::Parts {
     if (state.draining) return;
     state.draining = true;
     Failed ignored;
-    acceptor.close(ignored);
+    std::ignore = acceptor.close(ignored);
     each_connection(&Connection::drain);
     if (state.connections.empty()) return state.io.stop();
     patience.expires_after(std::chrono::milliseconds(std::int64_t(1000 * state.options.drain_seconds)));

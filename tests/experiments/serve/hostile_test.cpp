@@ -70,7 +70,7 @@ TEST(SlowClients, that_dribble_have_no_longer) {
   options.server.read_seconds = 0.3;
   RunningServer server(std::move(options));
   const std::string whole = post_text("/v1/completions", R"({"prompt": "x", "max_tokens": 1})");
-  for (const std::size_t at_once : {std::size_t(0), whole.find("{")}) {  // in its header, and in its body
+  for (const std::size_t at_once : {std::size_t(0), whole.find('{')}) {  // in its header, and in its body
     TestClient client(server.port());
     client.send(whole.substr(0, at_once));
     const auto begun = std::chrono::steady_clock::now();

@@ -35,7 +35,7 @@ TEST_F(Serving, gives_the_texts_of_the_engine_alone) {
         << k;
   const Answered streamed = server().complete(asking({{"temperature", 1}, {"seed", 7}, {"n", 3}, {"stream", true}}));
   for (int k = 0; k < 3; ++k)
-    EXPECT_EQ(streamed.streamed_text(k), drawn.document()["choices"][std::size_t(k)]["text"]) << k;
+    EXPECT_EQ(streamed.streamed_text(k), drawn.document()["choices"][std::size_t(k)]["text"].get<std::string>()) << k;
   const json unseeded = asking({{"temperature", 1}, {"max_tokens", 40}});
   EXPECT_NE(server().complete(unseeded).document()["choices"], server().complete(unseeded).document()["choices"]);
 }
@@ -95,11 +95,12 @@ TEST_F(Serving, never_sends_half_a_character) {
 TEST_F(Serving, tells_usage_log_probabilities_and_speculation) {
   const Answered a =
       server().complete(asking({{"temperature", 0}, {"logprobs", 0}, {"echo", false}, {"report_speculation", true}}));
-  const json choice = a.document()["choices"][0], usage = a.document()["usage"], s = usage["speculation"];
+  const json choice = a.document()["choices"][0], usage = a.document()["usage"];
+  const json& s = usage["speculation"];
   ASSERT_EQ(choice["logprobs"]["token_logprobs"].size(), 24u);
   std::string joined;
   for (const json& token : choice["logprobs"]["tokens"]) joined += token;
-  EXPECT_EQ(joined, choice["text"]);
+  EXPECT_EQ(joined, choice["text"].get<std::string>());
   for (const json& value : choice["logprobs"]["token_logprobs"]) EXPECT_LE(value.get<double>(), 0);
   EXPECT_GT(s["drafted_tokens"], 0);
   EXPECT_EQ(s["rounds"].get<int>() + s["accepted_tokens"].get<int>(), usage["completion_tokens"].get<int>());

@@ -39,7 +39,7 @@ struct ApiRequest {
   bool stream = false, include_usage = false, echo = false;
   Sampling sampling = {};
   nlohmann::json response_format = {};  // null: any text
-  bool seeded = false;  // else the seed is drawn
+  bool seeded = false;                  // else the seed is drawn
   std::vector<std::string> stops = {};
   bool ignore_eos = false;
   std::optional<int> draft_length = {};  // levels of a draft at most; 0: no speculation; none: as the policy has it

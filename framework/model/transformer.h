@@ -1,12 +1,13 @@
 // One transformer for the Llama family, by configuration: Llama 2 and 3, Mistral (sliding window), Qwen2 (biases of q,
 // k, v), Qwen3 (norms of the heads of q and k), Gemma 2 and 3 (windows of some layers, norms behind sublayers, caps of
-// scores and logits) and Phi-3 (fused matrices, heads that are rotated in part), and those of them whose feed-forward
-// is a mixture of experts (Mixtral, Qwen2-MoE, Qwen3-MoE), and DeepSeek-V2 and V3 (attention on latents, experts by
-// groups); grouped queries, tied or untied head. The forward is written in the order of execution. This module must not
-// know sequences, drafters, or on which device it runs.
+// scores and logits), Phi-3 (fused matrices, heads that are rotated in part), OLMo 2 (norms behind sublayers alone) and
+// SmolLM3 (layers that rotate nothing), those of them whose feed-forward is a mixture of experts (Mixtral, Qwen2-MoE,
+// Qwen3-MoE, and gpt-oss, with sinks), and DeepSeek-V2 and V3 (attention on latents, experts by groups); grouped
+// queries, tied or untied head. The forward is written in the order of execution. This module must not know sequences,
+// drafters, or on which device it runs.
 //   Touvron et al. 2023 (arXiv 2302.13971, 2307.09288); Llama 3: 2407.21783; Mistral: 2310.06825; Mixtral: 2401.04088;
 //   Qwen2(-MoE): 2407.10671; Qwen3(-MoE): 2505.09388; Gemma 2: 2408.00118; Gemma 3: 2503.19786; Phi-3: 2404.14219;
-//   DeepSeek-V2: 2405.04434; DeepSeek-V3: 2412.19437.
+//   OLMo 2: 2501.00656; gpt-oss: 2508.10925; DeepSeek-V2: 2405.04434; DeepSeek-V3: 2412.19437.
 #pragma once
 #include <filesystem>
 

@@ -4,6 +4,7 @@
 
 #include "framework/model/model_files.h"
 #include "kernels/formats/format.h"
+#include "kernels/reference/reference_backend.h"
 #include "tests/framework/model/golden.h"
 #include "tests/framework/model/model_folder.h"
 #include "tests/support/sentence.h"

@@ -10,7 +10,8 @@ namespace foretoken {
 // Which experts a row uses, and their shares, by its logits. Scores are the softmax of the logits over all experts, or
 // their sigmoids; those with the greatest are used. With groups, of one size each, only experts of the `used_groups`
 // greatest groups are, where a group's score is that of its greatest expert, or the sum of its two greatest
-// (DeepSeek-V2: arXiv 2405.04434; V3: 2412.19437). The lowest among equals; a NaN counts as infinite.
+// (DeepSeek-V2: arXiv 2405.04434; V3: 2412.19437). No other expert is used; Transformers gives those a score of 0,
+// which differs where all scores of a used group are less. The lowest among equals; a NaN counts as infinite.
 struct RoutingRules {
   int used = 1;              // experts of a row
   bool renormalized = true;  // shares are scores over the sum of the row's own; else scores

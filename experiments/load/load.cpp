@@ -44,6 +44,8 @@ json body_of(const Job& job, const json& run, const std::string& model, std::uin
   const json& w = run.at("workload");
   if (w.at("ignore_eos").get<bool>()) body["ignore_eos"] = true;
   if (!w.at("stop").empty()) body["stop"] = w.at("stop");
+  if (const json format = run.at("sampling").value("response_format", json()); !format.is_null())
+    body["response_format"] = format;
   return body;
 }
 

@@ -166,6 +166,8 @@ void ContentFilter::end() {
 
 Verdict ContentFilter::answer(const std::string& line, double seconds) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  // A line that nobody asked for would be taken for the answer.
+  if (char byte = 0; ::recv(socket_, &byte, 1, MSG_DONTWAIT) >= 0) return Verdict::none;
   for (std::size_t sent = 0; sent < line.size();) {
     if (!ready(socket_, POLLOUT, until, done_)) return Verdict::none;
     const auto some = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);

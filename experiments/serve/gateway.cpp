@@ -142,6 +142,9 @@ std::string frontend(const GatewayOptions& o, const Keys& keys) {
       text += "  acl own_host req.hdr(host),lower,regsub(':[0-9]*$','') -m str -i " + host + "\n";
     text += refusal(ApiError(421, "the gateway has other names than the header Host has; --allow-host allows one"), "",
                     "if { req.hdr(host) -m found } !own_host");
+    text += "  acl any_host req.hdr(host) -m beg 0.0.0.0 [::]\n";
+    text += refusal(ApiError(421, "the gateway has other names than the header Host has; --allow-host allows one"), "",
+                    "if any_host");
   }
   text += key_lines(keys) + "  http-request set-header Host localhost  # which every server takes\n";
   if (o.route == Route::concurrency)

@@ -1,6 +1,7 @@
 #include "experiments/session/devices.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 
@@ -55,6 +56,8 @@ std::unique_ptr<Backend> make_backend(const std::string& device, int number, int
   if (device != "auto") unknown_name("device", device, {"auto", "cpu", "reference", "cuda"});
   return automatic_backend(gpus, [&] { return cuda(number, invariant); }, [&] { return make_cpu_backend(threads); });
 }
+
+void load_all_kernels() { ::setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
 void expect_devices(const Backend& device, int wanted) {
   if (device.name() != "cuda") return;

@@ -17,6 +17,8 @@ std::unique_ptr<Backend> automatic_backend(const std::function<int()>& gpus, con
 // Error; "auto" takes cpu then.
 std::unique_ptr<Backend> make_backend(const std::string& device, int number, int threads, bool invariant);
 // Throws Error where there are not so many devices of its kind.
+// From the first use of a GPU on: loading a kernel may wait for those that run, which may wait for another rank's.
+void load_all_kernels();
 void expect_devices(const Backend& device, int wanted);
 
 }  // namespace foretoken

@@ -65,7 +65,7 @@ struct Made {
   std::shared_ptr<const TokenBytes> bytes;
   json format;
   std::vector<Token> ends;
-  std::shared_ptr<const Constraint> constraint;
+  std::shared_ptr<const TokenGrammar> constraint;
 };
 constexpr std::size_t kKept = 8;  // each has up to 64 MiB of masks
 
@@ -81,12 +81,16 @@ std::shared_ptr<const Constraint> constraint_of(const json& format, const std::s
   static std::deque<Made> recent;
   if (format.is_null() || format == json{{"type", "text"}}) return nullptr;
   const std::scoped_lock lock(mutex);
-  std::erase_if(recent, [](const Made& m) { return m.tokenizer.expired(); });
   std::shared_ptr<const TokenBytes> bytes;
-  for (const Made& m : recent) {
-    if (m.tokenizer.lock() != tokenizer) continue;
-    bytes = m.bytes;
-    if (m.format == format && std::ranges::equal(m.ends, ends)) return m.constraint;
+  for (const Made& m : recent)
+    if (m.tokenizer.lock() == tokenizer) bytes = m.bytes;
+  std::erase_if(recent, [](const Made& m) { return m.tokenizer.expired() || m.constraint->crowded(); });
+  const auto known = std::ranges::find_if(recent, [&](const Made& m) {
+    return m.tokenizer.lock() == tokenizer && m.format == format && std::ranges::equal(m.ends, ends);
+  });
+  if (known != recent.end()) {
+    std::rotate(recent.begin(), known, known + 1);  // the one that was used last comes first
+    return recent.front().constraint;
   }
   std::optional<Network> network = network_of(format);
   if (!network) return nullptr;

@@ -269,6 +269,7 @@ std::int64_t Workbench::pool_mib(const json& run, const std::filesystem::path& b
 
 std::unique_ptr<Engine> Workbench::engine(const json& run, Side side, const std::filesystem::path& beside,
                                           const Registries& registries) {
+  if (parallel_of(run).tensor > 1) load_all_kernels();
   expect_fit_whole(registries, configs_of(run, side, registries, beside), target_info(run, beside));
   return engine_of(run, side, beside, registries, options_of(run, pool_mib(run, beside, registries)));
 }
@@ -287,8 +288,10 @@ std::unique_ptr<Engine> Workbench::engine_of(const json& run, Side side, const s
   const int size = parallel_of(run).tensor;
   if (size == 1 || rank_) return make();
   Ranks& all = ranks(size);
+  json alike = run;  // no rank chooses a device of another kind
+  alike["engine"]["device"] = backend(run.at("engine")).name();
   auto others = std::make_unique<OtherRanks>(all.threads, [&](int rank) {
-    return all.benches[std::size_t(rank - 1)]->engine_of(run, side, beside, registries, options);
+    return all.benches[std::size_t(rank - 1)]->engine_of(alike, side, beside, registries, options);
   });
   std::unique_ptr<Engine> engine = others->beside([](Engine&) {}, make);
   others->expect_made();

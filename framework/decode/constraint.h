@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "kernels/distribution.h"  // Token
 
@@ -23,6 +24,8 @@ class Constraint {
   // Sets bit t % 32 of allowed[t / 32] for every token t that may come next, and clears all others. Returns whether any
   // may, which an empty `allowed` asks alone.
   virtual bool allowed(State state, std::span<std::uint32_t> allowed) const = 0;
+  // Why outputs can no longer be followed; empty: they can.
+  virtual std::string fault() const { return {}; }
 };
 
 }  // namespace foretoken

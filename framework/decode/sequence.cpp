@@ -47,20 +47,30 @@ void expect_sampling(const Sampling& s, int vocab) {
     refuse("'constraint' allows no token of the vocabulary at the beginning, so that none could follow");
 }
 
+namespace {
+
+std::string fault_of(const Constraint& constraint, std::string otherwise) {
+  std::string fault = constraint.fault();
+  return fault.empty() ? std::move(otherwise) : fault;
+}
+
+}  // namespace
+
 int Sequence::append(std::span<const Token> emitted) {
   const int before = generated();
   for (const Token t : emitted) {
     tokens.push_back(t);
     tally.add(t);
     if (tally.broken())
-      fail("token " + std::to_string(t) +
-           ", which its constraint does not allow, was accepted; use a verifier that is not lossy");
+      fail(fault_of(*tally.constraint(), "token " + std::to_string(t) +
+                                             ", which its constraint does not allow, was accepted; use a verifier that "
+                                             "is not lossy, or biases that leave allowed tokens"));
     else if (std::find(limits.stop_tokens.begin(), limits.stop_tokens.end(), t) != limits.stop_tokens.end())
       finish = Finish::stop_token;
     else if (remaining() <= 0)
       finish = Finish::length;
     else if (tally.constraint() && !tally.constraint()->allowed(tally.state(), {}))
-      fail("no token of the vocabulary continues its output as its constraint asks");
+      fail(fault_of(*tally.constraint(), "no token of the vocabulary continues its output as its constraint asks"));
     if (!running()) break;
   }
   if (limits.stop) {

@@ -48,12 +48,15 @@ class TokenGrammar final : public Constraint {
   State start() const override;
   State after(State state, Token token) const override;
   bool allowed(State state, std::span<std::uint32_t> allowed) const override;
+  std::string fault() const override;
+  // Whether others had better make one of their own: an output that leads to ever new states takes the room of all.
+  bool crowded() const;
 
  private:
   static constexpr State kEnded = -2;  // behind a token that ends the output
   static constexpr std::size_t kMaskBytes = std::size_t(64) << 20;
   using Mask = std::vector<std::uint32_t>;
-  const Mask& mask_of(State state) const;
+  const Mask* mask_of(State state) const;  // null: there is no room for states that it needs
 
   std::shared_ptr<const TokenBytes> tokens_;
   std::vector<Token> ends_;

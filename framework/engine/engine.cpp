@@ -181,12 +181,15 @@ StepReport Engine::take_step() {
   for (const Scheduled& s : plan.scheduled) ids.push_back(s.active->sequence.id);
   draft_readback_.fetch(ids, trees, host_.caches());
   judging_.read_constrained(plan, trees);
+  const Rank* const rank = target_.model()->rank();
+  if (rank) expect_alike(plan, trees, *rank);
   const Mark drafted = backend_.mark();
   const Output out = forward(plan, trees, report);
   const Mark forwarded = backend_.mark();
   const Readback read = judging_.judge(plan, trees, out, {*verifier_, verifier_name_}, wanted_);
   const Mark judged = backend_.mark();
-  backend_.synchronize();  // the host's only wait in a step without constraints
+  backend_.synchronize();                 // the host's only wait in a step without constraints
+  if (rank) rank->group->expect_whole();  // else what was drawn is of sums that another rank has not ended
   const double known = backend_.clock();
 
   draft_readback_.store();
@@ -206,7 +209,7 @@ StepReport Engine::take_step() {
   p.schedule = p.total - p.deliver - p.forwards() - p.draft_other - p.verify;
   report.waits = int(backend_.waits() - waits), report.recorded = int(backend_.recordings() - recordings);
   report.unrecorded = int(backend_.unrecorded() - unrecorded);
-  if (const Rank* const rank = target_.model()->rank()) agree_on_step(report, *rank);
+  if (rank) agree_on_step(report, *rank);
   hand_out(report);
   return report;
 }

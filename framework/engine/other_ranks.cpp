@@ -48,12 +48,22 @@ OnTokens agreed(OnTokens on_tokens, const Rank& rank) {
   };
 }
 
-// Of what a step drew, in 52 bits.
+// FNV-1a of numbers, in 52 bits.
+class Digest {
+ public:
+  void add(std::uint64_t number) { hash_ = (hash_ ^ number) * 0x100000001b3ull; }
+  double value() const { return double(hash_ >> 12); }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325ull;
+};
+
+// Of what a step drew.
 double digest(const StepReport& report) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  Digest all;
   for (const SequenceReport& s : report.sequences)
-    for (const Token t : s.emitted) hash = (hash ^ (s.id << 32 ^ std::uint32_t(t))) * 0x100000001b3ull;
-  return double(hash >> 12);
+    for (const Token t : s.emitted) all.add(s.id << 32 ^ std::uint32_t(t));
+  return all.value();
 }
 
 }  // namespace
@@ -165,6 +175,22 @@ void OtherRanks::fail() {
   broken_ = "the engine of a divided model has failed: " + broken_;
   threads_->group()->fail(broken_);
   threads_->wait();
+}
+
+void expect_alike(const Plan& plan, std::span<const DraftTree> trees, const Rank& rank) {
+  Digest rows;
+  for (std::size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const Scheduled& s = plan.scheduled[i];
+    rows.add(s.active->sequence.id), rows.add(std::uint64_t(s.chain));
+    if (s.root) rows.add(std::uint64_t(trees[i].nodes) + 1);
+  }
+  double number[] = {rows.value()};
+  rank.agree(number);
+  if (number[0] != rows.value())
+    throw Error(
+        "it was to run other rows than rank 0; a drafter or policy that decides by clocks or random numbers of its "
+        "own, "
+        "or fails on one rank alone, cannot serve a divided target");
 }
 
 void agree_on_step(StepReport& report, const Rank& rank) {

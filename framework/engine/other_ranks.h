@@ -9,11 +9,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "framework/components/step_report.h"
+#include "framework/engine/scheduler.h"
 #include "kernels/rank.h"
 
 namespace foretoken {
@@ -84,6 +86,8 @@ class OtherRanks {
   std::string broken_;
 };
 
+// An Error on a rank that is to run other rows than rank 0, before the target's forward: its sums would never end.
+void expect_alike(const Plan& plan, std::span<const DraftTree> trees, const Rank& rank);
 // The times of a step, and what the device counted in it, become those of rank 0, so that what learns from them learns
 // the same everywhere. An Error on a rank that drew other tokens than rank 0.
 void agree_on_step(StepReport& report, const Rank& rank);

@@ -54,6 +54,8 @@ void read_routing(const Fields& config, bool third, int layers, MixtureConfig& x
     x.groups = config.integer_or("n_group", 1, x.experts, third ? 8 : 1);
     x.used_groups = config.integer_or("topk_group", 1, x.groups, third ? 4 : 1);
   }
+  if (x.used_groups > x.groups)
+    config.refuse("topk_group", "must be at most n_group (" + std::to_string(x.groups) + ")");
   const int size = x.experts / x.groups;
   if (x.experts % x.groups || (third && size < 2))
     config.refuse("n_group", "must divide the " + std::to_string(x.experts) + " experts into groups of " +

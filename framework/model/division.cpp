@@ -181,7 +181,7 @@ class RankTensors : public TensorSource {
       if (is(c.mixture->gate) || is(c.mixture->up)) return cut_into(true, {c.mixture->width}, part, parts);
       if (is(c.mixture->down)) return cut_into(false, {c.mixture->width}, part, parts);
     }
-    const bool shared = module.find(".shared_expert.") != std::string::npos;
+    const bool shared = module.find(".shared_expert") != std::string::npos;
     const std::int64_t hidden = shared ? c.mixture->shared_width : c.ffn;
     if (is("gate_proj") || is("up_proj")) return cut_into(true, {hidden}, rank_, ranks_);
     if (is("gate_up_proj")) return cut_into(true, {hidden, hidden}, rank_, ranks_);

@@ -19,7 +19,10 @@ PROGRAM = Path(os.environ["FORETOKEN_BUILD_DIR"]).resolve() / "foretoken"
 COUNT = int(os.environ.get("FORETOKEN_HOSTILE", 2000))
 THREADS = 8
 BODY = {"model": "target", "prompt": ["a", "b"], "n": 2, "max_tokens": 2, "temperature": 0.7, "stop": ["x"], "seed": 3,
-        "stream": False, "logit_bias": {"7": -3}, "logprobs": 0, "user": "\u00e9"}
+        "stream": False, "logit_bias": {"7": -3}, "logprobs": 0, "user": "\u00e9",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {
+            "type": "object", "properties": {"a": {"type": "string", "pattern": "x{2,9}|[^a-z]*"}, "b": {"$ref": "#"}},
+            "required": ["a"], "additionalProperties": False}}}}
 ODD = ["\u0000", "\u202e", "\ud7ff\ue000", "\U0010ffff", "e\u0301" * 30, "\ufeff", "\ufffd", "\u200b" * 50,
        "\U0001f469\u200d\U0001f4bb"]
 

@@ -91,7 +91,7 @@ TEST_P(RanksOnHosts, held_experts) {
 
 TEST(Ranks, AgreeOnWhatRank0Decides) {
   const auto group = std::make_shared<RankGroup>(4);
-  on_threads(4, [&](int r) {
+  const auto why = on_threads(4, [&](int r) {
     for (int round = 0; round < 50; ++round) {
       double numbers[] = {double(r), double(r + round)};
       Rank{group, r}.agree(numbers);
@@ -99,6 +99,7 @@ TEST(Ranks, AgreeOnWhatRank0Decides) {
       EXPECT_EQ(numbers[1], round);
     }
   });
+  EXPECT_EQ(why, std::vector<std::string>(4));
 }
 
 TEST(Ranks, ThatEndWakeTheOthers) {

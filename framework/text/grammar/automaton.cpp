@@ -9,8 +9,8 @@ namespace foretoken {
 namespace {
 
 // Reached without a byte: a rule that calls itself first has no end of them. And of all states together, so that a
-// hostile pattern costs at most about a second.
-constexpr std::size_t kMostPlaces = 2000, kMostPlacesInAll = 4'000'000;
+// hostile pattern costs at most some tenths of a second.
+constexpr std::size_t kMostPlaces = 2000, kMostPlacesInAll = 1'000'000;
 
 }  // namespace
 
@@ -30,15 +30,15 @@ Automaton::Automaton(Network network) : network_(std::move(network)) {
   for (const std::int32_t rule : rules) {
     Places places{{rule, 0}};
     close(places);
-    if (full_)
+    if (full())
       throw Error(
-          "the response format has a rule that refers to itself before it reads anything, or can go on in more "
-          "than " +
+          "the response format has a rule that refers to itself before it reads anything, or can go on in "
+          "more than " +
           std::to_string(kMostPlaces) +
-          " ways at once; put something before the reference, or write fewer "
-          "optional parts one after another");
+          " ways at once; put something before the reference, or write fewer optional parts one after another");
   }
-  state_of({{network_.start, 0}});
+  if (state_of({{network_.start, 0}}) == kDead)
+    throw Error("the response format describes no text at all; see which of its parts excludes everything");
 }
 
 // Bytes that no edge distinguishes are one class, so that a state has few transitions.
@@ -84,7 +84,7 @@ bool Automaton::close(Places& places) {
     const Place p = open.back();
     open.pop_back();
     if (seen.size() > kMostPlaces || ++places_ > kMostPlacesInAll) {
-      full_ = true;
+      ++refused_;
       break;
     }
     bool reads = false;
@@ -109,15 +109,16 @@ bool Automaton::close(Places& places) {
 }
 
 Automaton::State Automaton::state_of(const Places& begins) {
+  const std::uint64_t refused = refused_;
   Places places = begins;
   const bool accepts = close(places);
-  if (full_ || (places.empty() && !accepts)) return kDead;
+  if (refused_ != refused || (places.empty() && !accepts)) return kDead;
   // Places that read nothing differ by whether the language may end: so does the state.
   if (accepts) places.push_back({-1, -1});
   const auto known = known_.find(places);
   if (known != known_.end()) return known->second;
   if (states_.size() >= kMostStates) {
-    full_ = true;
+    ++refused_;
     return kDead;
   }
   const auto [it, fresh] = known_.emplace(std::move(places), State(states_.size()));
@@ -135,8 +136,11 @@ Automaton::State Automaton::make(State from, std::uint8_t byte_class) {
   }
   std::ranges::sort(begins);
   begins.erase(std::ranges::unique(begins).begin(), begins.end());
+  const std::uint64_t refused = refused_;
   const State made = begins.empty() ? kDead : state_of(begins);
-  return states_[std::size_t(from)].next[byte_class] = made;
+  if (refused_ == refused)
+    states_[std::size_t(from)].next[byte_class] = made;  // what there was no room for is not dead
+  return made;
 }
 
 }  // namespace foretoken

@@ -21,14 +21,16 @@ class Automaton {
   explicit Automaton(Network network);
 
   State start() const { return 0; }
-  // kDead also once the states are kMostStates, or their places too many (full()).
+  // kDead also where there is no room for a new state (refused()).
   State next(State state, std::uint8_t byte) {
     const State known = states_[std::size_t(state)].next[classes_[byte]];
     return known != kUnmade ? known : make(state, classes_[byte]);
   }
   bool accepts(State state) const { return states_[std::size_t(state)].accepts; }
   std::size_t states() const { return states_.size(); }
-  bool full() const { return full_; }
+  // How often there was none: the states are kMostStates, or their places too many.
+  std::uint64_t refused() const { return refused_; }
+  bool full() const { return refused_ > 0; }
   static constexpr std::size_t kMostStates = 100000;
 
  private:
@@ -64,7 +66,7 @@ class Automaton {
   std::vector<Place> stacks_{{}};
   std::map<Place, std::int32_t> stack_ids_;
   std::size_t places_ = 0;  // that were reached so far
-  bool full_ = false;
+  std::uint64_t refused_ = 0;
 };
 
 }  // namespace foretoken

@@ -29,6 +29,13 @@ std::vector<CodePoints> of_one_length(const CodePoints& range) {
   return all;
 }
 
+constexpr std::size_t kMostParts = 400000;
+
+[[noreturn]] void fail_as_large() {
+  throw Error("the response format is too large: more than " + std::to_string(Grammar::kMostNodes) +
+              " states; lower its counts of repetitions, or its lengths of strings and arrays");
+}
+
 }  // namespace
 
 std::vector<CodePoints> complement(std::vector<CodePoints> ranges) {
@@ -45,6 +52,7 @@ std::vector<CodePoints> complement(std::vector<CodePoints> ranges) {
 }
 
 Grammar::Part Grammar::add(Expression e) {
+  if (expressions_.size() >= kMostParts) fail_as_large();
   expressions_.push_back(std::move(e));
   return Part(expressions_.size() - 1);
 }
@@ -114,10 +122,6 @@ class Grammar::Builder {
  private:
   const Expression& at(Part part) const { return grammar_.expressions_[std::size_t(part)]; }
 
-  [[noreturn]] static void fail_as_large() {
-    throw Error("the response format is too large: more than " + std::to_string(kMostNodes) +
-                " states; lower its counts of repetitions, or its lengths of strings and arrays");
-  }
   std::int32_t node() {
     if (std::int32_t(made_.nodes.size()) >= kMostNodes) fail_as_large();
     made_.nodes.emplace_back(), made_.ends.push_back(0);

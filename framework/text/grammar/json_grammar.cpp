@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ constexpr const char* kDate = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])
 constexpr const char* kTime =
     "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 
+// Whether a value has a type by its name, or one of a list of names.
+bool is_of(const json& value, const json& type) {
+  if (type.is_array()) return std::ranges::any_of(type, [&](const json& t) { return is_of(value, t); });
+  if (type == "integer") return value.is_number() && std::floor(value.get<double>()) == value.get<double>();
+  return (type == "object" && value.is_object()) || (type == "array" && value.is_array()) ||
+         (type == "string" && value.is_string()) || (type == "number" && value.is_number()) ||
+         (type == "boolean" && value.is_boolean()) || (type == "null" && value.is_null());
+}
+
 // Keywords of one schema, each of which must be used.
 class Keywords {
  public:
@@ -43,6 +53,7 @@ class Keywords {
     throw Error("the JSON schema, at '" + (where_.empty() ? "/" : where_) + "': " + what);
   }
   const std::string& where() const { return where_; }
+  bool has(const std::string& key) const { return schema_.contains(key); }
 
   const json* take(const std::string& key) {
     std::erase(left_, key);
@@ -89,7 +100,7 @@ class Schemas {
     if (type == "array") return array(k, depth);
     if (type == "string") return string(k);
     if (type == "integer") return integer(k);
-    if (type == "number") return text_.number();
+    if (type == "number") return number(k);
     if (type == "boolean") return text_.boolean();
     if (type == "null") return grammar_.text("null");
     k.fail("'type' must be object, array, string, integer, number, boolean or null, not " + json(type).dump());
@@ -122,15 +133,9 @@ class Schemas {
     }
     if (const json* values = k.take("enum")) {
       if (!values->is_array() || values->empty()) k.fail("'enum' must be a list of values");
-      k.take("type");  // that of the values
-      std::vector<Part> ways;
-      for (const json& v : *values) ways.push_back(grammar_.text(v.dump()));
-      return grammar_.choice(std::move(ways));
+      return values_of(*values, k);
     }
-    if (const json* value = k.take("const")) {
-      k.take("type");
-      return grammar_.text(value->dump());
-    }
+    if (const json* value = k.take("const")) return values_of(json::array({*value}), k);
     const json* type = k.take("type");
     if (!type) {
       if (schema.contains("properties")) return object(k, depth);
@@ -144,6 +149,16 @@ class Schemas {
       if (!t.is_string()) k.fail("'type' must be a name, or a list of names");
       ways.push_back(of_type(t.get<std::string>(), k, depth));
     }
+    return grammar_.choice(std::move(ways));
+  }
+
+  // Those of the type, where there is one.
+  Part values_of(const json& values, Keywords& k) {
+    const json* type = k.take("type");
+    std::vector<Part> ways;
+    for (const json& v : values)
+      if (!type || is_of(v, *type)) ways.push_back(grammar_.text(v.dump()));
+    if (ways.empty()) k.fail("none of its values has its type, " + type->dump());
     return grammar_.choice(std::move(ways));
   }
 
@@ -189,6 +204,13 @@ class Schemas {
     const auto it = format.is_string() ? patterns.find(format.get<std::string>()) : patterns.end();
     if (it == patterns.end()) k.fail("'format' must be date, time, date-time or uuid; write others as a 'pattern'");
     return text_.string_of(it->second, true);
+  }
+
+  // Limits of numbers are not computed, those of integers are: of a list of both they would hold for one alone.
+  Part number(const Keywords& k) {
+    for (const char* key : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+      if (k.has(key)) k.fail("'" + std::string(key) + "' is computed for integers alone; give \"type\": \"integer\"");
+    return text_.number();
   }
 
   Part integer(Keywords& k) {
@@ -246,10 +268,12 @@ class Schemas {
   std::vector<std::string> names_required(const Keywords& k, const json* required) {
     std::vector<std::string> names;
     if (!required) return names;
-    if (!required->is_array()) k.fail("'required' must be a list of names");
+    if (!required->is_array() || required->size() > std::size_t(kMostSchemas))
+      k.fail("'required' must be a list of at most " + std::to_string(kMostSchemas) + " names");
+    std::set<std::string> seen;
     for (const json& name : *required) {
       if (!name.is_string()) k.fail("'required' must be a list of names");
-      if (std::ranges::find(names, name.get<std::string>()) == names.end()) names.push_back(name.get<std::string>());
+      if (seen.insert(name.get<std::string>()).second) names.push_back(name.get<std::string>());
     }
     return names;
   }
@@ -259,8 +283,10 @@ class Schemas {
     const std::size_t required = names.size();
     for (const std::string& name : names)
       if (!properties.contains(name)) k.fail("'required' names '" + name + "', which is not among 'properties'");
+    const std::set<std::string> first_ones(names.begin(), names.end());
     for (const auto& [name, schema] : properties.items())
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      if (!first_ones.contains(name)) names.push_back(name);
+    if (names.size() > std::size_t(kMostSchemas)) k.fail("'properties' has more than " + std::to_string(kMostSchemas));
     const Part nothing = grammar_.text("");
     Part rest[2] = {nothing, nothing};
     for (std::size_t i = names.size(); i-- > 0;) {

@@ -76,8 +76,10 @@ Part JsonText::string_of(const std::string& pattern, bool whole) {
   return grammar_.sequence({quote, inside, quote});
 }
 
-Part JsonText::list(Part begin, Part item, Part end, int least, int most) {
+Part JsonText::list(Part begin, Part each, Part end, int least, int most) {
   Grammar& g = grammar_;
+  const Part item = g.rule();  // used twice: as a rule it is written once
+  g.define(item, each);
   if (most == 0) return g.sequence({begin, space_, end});
   const Part more = g.repeat(g.sequence({comma_, item}), std::max(0, least - 1), most == kUnbounded ? most : most - 1);
   const Part items = g.sequence({item, more, space_});

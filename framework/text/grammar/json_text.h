@@ -26,7 +26,7 @@ class JsonText {
   // An integer within the limits, if they are given; within 18 digits.
   Grammar::Part integer(std::optional<std::int64_t> least, std::optional<std::int64_t> most);
   // [item, item]: at least `least` of them and at most `most`.
-  Grammar::Part list(Grammar::Part begin, Grammar::Part item, Grammar::Part end, int least, int most);
+  Grammar::Part list(Grammar::Part begin, Grammar::Part each, Grammar::Part end, int least, int most);
   // "key": value.
   Grammar::Part member(Grammar::Part key, Grammar::Part value);
   Grammar::Part comma() const { return comma_; }

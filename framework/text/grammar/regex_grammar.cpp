@@ -1,6 +1,7 @@
 #include "framework/text/grammar/regex_grammar.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "framework/text/utf8.h"
@@ -13,6 +14,7 @@ using Part = Grammar::Part;
 using Points = std::vector<CodePoints>;
 
 constexpr int kMostRepeats = 10000, kMostDepth = 200;
+constexpr std::size_t kMostBytes = 16384;
 
 const Points kDigits{{'0', '9'}};
 const Points kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -20,6 +22,9 @@ const Points kSpaces{{'\t', '\r'}, {' ', ' '}};
 const Points kNewline{{'\n', '\n'}};
 
 std::u32string points_of(const std::string& text) {
+  if (text.size() > kMostBytes)
+    throw Error("the regular expression has " + std::to_string(text.size()) + " bytes, and at most " +
+                std::to_string(kMostBytes) + " are taken");
   std::u32string points;
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Step step = step_utf8(text, at);
@@ -56,7 +61,14 @@ class RegexParser {
     if (ended()) fail("ends too early");
     return points_[at_++];
   }
-  Part character(const Points& ranges) { return use_.character ? use_.character(ranges) : grammar_.character(ranges); }
+  // Equal ones are one part.
+  Part character(const Points& ranges) {
+    std::u32string key;
+    for (const CodePoints& r : ranges) key += {r.first, r.last};
+    const auto [it, fresh] = characters_.try_emplace(key, 0);
+    if (fresh) it->second = use_.character ? use_.character(ranges) : grammar_.character(ranges);
+    return it->second;
+  }
   Part anything() { return grammar_.repeat(character(complement({})), 0, Grammar::kUnbounded); }
 
   Part alternatives(int depth) {
@@ -239,6 +251,7 @@ class RegexParser {
   const std::string& pattern_;
   std::u32string points_;
   const RegexUse& use_;
+  std::map<std::u32string, Part> characters_;
   std::size_t at_ = 0;
 };
 

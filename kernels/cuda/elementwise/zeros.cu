@@ -19,6 +19,7 @@ __global__ void zeros_kernel(float* x, std::int64_t n) {
 Tensor CudaBackend::zeros(Shape shape) {
   enter();
   const Tensor x = allocate(shape, DType::f32);
+  if (x.elements() == 0) return x;
   launch_kernel("zeros", stream_,
                 {dim3(std::min(blocks_for(x.elements(), 1024), 1024u)), 256, 0, 1, dependent_launch()}, zeros_kernel,
                 x.data<float>(), x.elements());

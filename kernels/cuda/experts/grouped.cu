@@ -40,7 +40,8 @@ __global__ void bias_kernel(float* y, const float* biases, const int* chosen, in
   const int i = int(blockIdx.y * blockDim.x + threadIdx.x);
   if (i >= out) return;
   const std::int64_t pair = blockIdx.x;
-  y[pair * out + i] += biases[std::int64_t(__ldcg(chosen + pair)) * out + i];
+  const int expert = __ldcg(chosen + pair);
+  if (expert >= 0) y[pair * out + i] += biases[std::int64_t(expert) * out + i];  // else it is another rank's
 }
 
 // f32 [experts, out]; absent where no expert has a bias. One that has none has zeros.

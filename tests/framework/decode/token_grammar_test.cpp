@@ -59,6 +59,37 @@ TEST_F(TokensOfGrammars, MasksHaveTheTokensThatKeepTheRule) {
   }
 }
 
+// A file may have a token that ends outputs and is no special one: its bytes are no text.
+TEST_F(TokensOfGrammars, TheBytesOfAnEndAreNoText) {
+  const auto tokenizer = load(tiny());
+  Grammar g;
+  const Token end = 261;  // <x>
+  const TokenGrammar rule(std::make_shared<const TokenBytes>(*tokenizer), g.network(regex_part(g, ".*<x>.*")), {end});
+  std::vector<std::uint32_t> mask(std::size_t(tokenizer->vocab() + 31) / 32);
+  EXPECT_TRUE(rule.allowed(rule.start(), mask));
+  EXPECT_EQ(mask[end / 32] >> (end % 32) & 1, 0u);
+  EXPECT_EQ(rule.after(rule.start(), end), Constraint::kBroken);
+}
+
+// States by the last thousand letters: there is no room for all. What was read before stays as it was.
+TEST_F(TokensOfGrammars, WhereThereIsNoRoomNothingIsAllowedAndTheReasonIsTold) {
+  const auto tokenizer = load(tiny());
+  Grammar g;
+  const TokenGrammar rule(std::make_shared<const TokenBytes>(*tokenizer),
+                          g.network(regex_part(g, "(?:a|b)*a(?:a|b){1000}")), {260});
+  std::vector<std::uint32_t> mask(std::size_t(tokenizer->vocab() + 31) / 32);
+  ASSERT_TRUE(rule.allowed(rule.start(), mask));
+  const std::vector<std::uint32_t> first = mask;
+  std::mt19937 draw(1);
+  Constraint::State s = rule.start();
+  for (int i = 0; s != Constraint::kBroken && rule.allowed(s, {}) && i < 1'000'000; ++i)
+    s = rule.after(s, draw() % 2 == 0 ? 'a' : 'b');
+  EXPECT_TRUE(says(rule.fault(), "more than 100000 states"));
+  EXPECT_TRUE(rule.crowded());
+  EXPECT_TRUE(rule.allowed(rule.start(), mask));
+  EXPECT_EQ(mask, first);
+}
+
 TEST_F(TokensOfGrammars, AnOutputThatCannotEndIsRefused) {
   const auto bytes = std::make_shared<const TokenBytes>(*load(tiny()));
   Grammar g;

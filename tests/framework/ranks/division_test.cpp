@@ -152,6 +152,9 @@ TEST(Division, WhatDoesNotDivideIsRefused) {
   EXPECT_TRUE(says(refusal("llama2", 2, 2), "no experts", "\"expert\""));
   EXPECT_TRUE(says(refusal("qwen2_moe", 2, 2), "5 experts", "divide by 2", "\"expert\""));
   EXPECT_TRUE(says(refusal("llama2", 4, 1, "mxfp4"), "16 inputs", "of the 32", "dtype"));
+  EXPECT_TRUE(says(refusal("olmo2", 2), "one norm of all heads"));
+  EXPECT_TRUE(says(refusal("gpt_oss", 2), "sinks in attention"));
+  EXPECT_TRUE(says(refusal("deepseek2", 2), "latent attention"));
   EXPECT_EQ(refusal("llama2", 2, 1, "mxfp4"), "");
   EXPECT_EQ(refusal("llama2", 4, 1, "int8"), "");  // a scale for all inputs
 }

@@ -19,7 +19,11 @@ struct RankedGpus : ::testing::Test {
 
   void SetUp() override {
     for (int r = 0; r < kRanks; ++r) gpus.push_back(make_gpu({.device = r % cuda_devices()}));
-    on_each([&](int r) { gpus[std::size_t(r)]->join({group, r}); });
+    each([&](int r) { gpus[std::size_t(r)]->join({group, r}); });
+  }
+  // Of what must not fail.
+  static void each(const std::function<void(int)>& f) {
+    for (const std::string& why : on_each(f)) EXPECT_EQ(why, "");
   }
   // The messages of what f(rank) threw.
   static std::vector<std::string> on_each(const std::function<void(int)>& f) {
@@ -51,7 +55,7 @@ TEST_F(RankedGpus, add_up_numbers_of_any_size) {
   // Some with a tail, some with several pieces of each block.
   for (const Shape& shape : {Shape{1, 8192}, Shape{64, 8192}, Shape{3, 7}, Shape{1, 1}, Shape{257, 4099}})
     for (int again = 0; again < 20; ++again)
-      on_each([&](int r) {
+      each([&](int r) {
         Backend& gpu = *gpus[std::size_t(r)];
         const Tensor x = gpu.upload(numbers(r, shape));
         gpu.synchronize();
@@ -65,7 +69,7 @@ TEST_F(RankedGpus, add_up_numbers_of_any_size) {
 
 TEST_F(RankedGpus, add_up_in_bodies_that_are_replayed) {
   if (cuda_devices() < kRanks) GTEST_SKIP() << "needs " << kRanks << " GPUs: what records may wait for what runs";
-  on_each([&](int r) {
+  each([&](int r) {
     Backend& gpu = *gpus[std::size_t(r)];
     const Tensor from = gpu.upload(numbers(r, {5, 8192})), x = gpu.allocate({5, 8192}, DType::f32);
     const std::int64_t key[] = {1};
@@ -94,7 +98,7 @@ TEST_F(RankedGpus, do_not_wait_for_one_that_has_ended) {
   EXPECT_EQ(why[0], "rank 1 lost its device");
   // All join again, and begin anew.
   group->restart();
-  on_each([&](int r) {
+  each([&](int r) {
     Backend& gpu = *gpus[std::size_t(r)];
     const Tensor x = gpu.upload(numbers(r, {2, 8192}));
     gpu.join({group, r});
@@ -111,7 +115,7 @@ TEST_F(RankedGpus, take_microseconds) {
   for (const auto& [rows, bar] : {std::pair(1, 6.0), std::pair(64, 14.0)}) {
     constexpr int kSums = 200;
     std::vector<double> times(kRanks);
-    on_each([&, rows = rows](int r) {
+    each([&, rows = rows](int r) {
       Backend& gpu = *gpus[std::size_t(r)];
       const Tensor x = gpu.upload(Tensor::host({rows, 8192}, DType::f32));
       const std::int64_t key[] = {rows};

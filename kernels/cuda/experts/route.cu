@@ -90,6 +90,20 @@ __device__ float score_of(const Route& a, float logit, float peak) {
   return a.sigmoid ? 1 / (1 + expf(-logit)) : expf(logit - peak);
 }
 
+// What experts are chosen by, where that is not their logits.
+template <int kEach>
+__device__ void make_keys(const Route& a, const float (&v)[kEach], float peak, double mass, int lane,
+                          float (&keys)[kEach]) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int e = lane + 32 * i;
+    keys[i] = float(double(score_of(a, v[i], peak)) / mass);
+    if (a.correction && e < a.experts) keys[i] += __ldcg(a.correction + e);
+    keys[i] = key_of(keys[i]);
+  }
+  if (a.used_groups < a.groups) keep_groups(a, keys, lane);
+}
+
 // kEach: logits of a lane, at most: expert lane + 32 i.
 template <int kEach, bool kPlain> __device__ void choose(const Route& a, int row, int lane) {
   float v[kEach], keys[kPlain ? 1 : kEach];
@@ -103,16 +117,7 @@ template <int kEach, bool kPlain> __device__ void choose(const Route& a, int row
     if (lane + 32 * i < a.experts) mass += double(score_of(a, v[i], peak));
   for (int step = 16; step > 0; step /= 2) mass += __shfl_xor_sync(kAll, mass, step);
   if (a.sigmoid) mass = 1;
-  if constexpr (!kPlain) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int e = lane + 32 * i;
-      keys[i] = float(double(score_of(a, v[i], peak)) / mass);
-      if (a.correction && e < a.experts) keys[i] += __ldcg(a.correction + e);
-      keys[i] = key_of(keys[i]);
-    }
-    if (a.used_groups < a.groups) keep_groups(a, keys, lane);
-  }
+  if constexpr (!kPlain) make_keys(a, v, peak, mass, lane, keys);
   float before = kInfinity;
   int expert = -1;
   for (int j = 0; j < a.used; ++j) {

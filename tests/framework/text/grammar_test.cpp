@@ -184,7 +184,8 @@ TEST(JsonGrammar, SchemasAcceptWhatTheyDescribe) {
        {"{}", R"({"x": 1, "y": 2})"},
        {R"({"x": "1"})"}},
       {R"({"$ref": "#/$defs/list", "$defs": {"list": {"anyOf": [{"type": "null"}, {"type": "object",
-           "properties": {"head": {"type": "integer"}, "tail": {"$ref": "#/$defs/list"}}, "required": ["head", "tail"]}]}}})",
+           "properties": {"head": {"type": "integer"}, "tail": {"$ref": "#/$defs/list"}},
+           "required": ["head", "tail"]}]}}})",
        {"null", R"({"head": 1, "tail": {"head": 2, "tail": null}})"},
        {R"({"head": 1})", R"({"head": 1, "tail": 2})"}}};
   for (const Schema& c : cases) {
@@ -222,7 +223,8 @@ TEST(JsonGrammar, KeywordsThatAreNotComputedAreNamed) {
           {R"({"type": "string", "enum": [1, true]})", "none of its values has its type"},
           {R"({"$ref": "#"})", "describes no text"},
           {R"({"allOf": [{}, {}]})", "'allOf' of several"},
-          {R"({"type": "array", "items": {"type": "array", "items": {"type": "string", "maxLength": 5000}, "maxItems": 5000}})",
+          {R"({"type": "array", "items": {"type": "array", "items": {"type": "string", "maxLength": 5000},
+               "maxItems": 5000}})",
            "too large"}})
     EXPECT_TRUE(says(sentence_of([&] { of_schema(json::parse(schema)); }), part)) << schema;
 }

@@ -67,8 +67,8 @@ def test_an_option_that_is_none_is_what_the_engine_was_made_with(engine):
     first, second = engine.generate(PROMPTS[0], max_new_tokens=2).tokens
     made = {"temperature": 0.9, "top_k": 50, "seed": 7, "logit_bias": {str(first): -100}}
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
-             "logit_bias", "response_format", "seed", "samples", "logprobs", "warped_logprobs", "max_new_tokens", "stop", "ignore_eos",
-             "chat", "system", "date")
+             "logit_bias", "response_format", "seed", "samples", "logprobs", "warped_logprobs", "max_new_tokens",
+             "stop", "ignore_eos", "chat", "system", "date")
     with foretoken.Engine(target=TARGET, sampling=made, workload={"max_new_tokens": 9, "ignore_eos": True}) as other:
         form = other._form(dict.fromkeys(names))
         assert json.loads(form.run) == other.run

@@ -205,27 +205,26 @@ TEST(JsonGrammar, EveryLimitOfIntegersHolds) {
 }
 
 TEST(JsonGrammar, KeywordsThatAreNotComputedAreNamed) {
-  for (
-      const auto& [schema, part] : std::vector<std::pair<std::string, std::string>>{
-          {R"({"type": "number", "multipleOf": 2})", "keyword 'multipleOf'"},
-          {R"({"type": "object", "properties": {"a": {"oneOf": []}}})", "at '/properties/a': the keyword 'oneOf'"},
-          {R"({"type": "object", "required": ["b"], "properties": {"a": {}}})", "'b', which is not among"},
-          {R"({"$ref": "#/$defs/x"})", "which is not there"},
-          {R"({"$ref": "http://x"})", "must point into the schema"},
-          {R"({"type": "word"})", "not \"word\""},
-          {R"({"type": "integer", "minimum": 2, "maximum": 1})", "above its maximum"},
-          {R"({"type": "string", "minLength": 3, "maxLength": 2})", "'minLength' is above"},
-          {R"({"type": "string", "pattern": "a", "maxLength": 2})", "only one of"},
-          {R"({"type": "string", "format": "email"})", "'format' must be"},
-          {R"([])", "must be an object"},
-          {R"({"type": "string", "maxLength": 10000, "pattern": 5})", "only one of"},
-          {R"({"type": ["integer", "number"], "minimum": 0})", "'minimum' is computed for integers alone"},
-          {R"({"type": "string", "enum": [1, true]})", "none of its values has its type"},
-          {R"({"$ref": "#"})", "describes no text"},
-          {R"({"allOf": [{}, {}]})", "'allOf' of several"},
-          {R"({"type": "array", "items": {"type": "array", "items": {"type": "string", "maxLength": 5000},
+  for (const auto& [schema, part] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"type": "number", "multipleOf": 2})", "keyword 'multipleOf'"},
+           {R"({"type": "object", "properties": {"a": {"oneOf": []}}})", "at '/properties/a': the keyword 'oneOf'"},
+           {R"({"type": "object", "required": ["b"], "properties": {"a": {}}})", "'b', which is not among"},
+           {R"({"$ref": "#/$defs/x"})", "which is not there"},
+           {R"({"$ref": "http://x"})", "must point into the schema"},
+           {R"({"type": "word"})", "not \"word\""},
+           {R"({"type": "integer", "minimum": 2, "maximum": 1})", "above its maximum"},
+           {R"({"type": "string", "minLength": 3, "maxLength": 2})", "'minLength' is above"},
+           {R"({"type": "string", "pattern": "a", "maxLength": 2})", "only one of"},
+           {R"({"type": "string", "format": "email"})", "'format' must be"},
+           {R"([])", "must be an object"},
+           {R"({"type": "string", "maxLength": 10000, "pattern": 5})", "only one of"},
+           {R"({"type": ["integer", "number"], "minimum": 0})", "'minimum' is computed for integers alone"},
+           {R"({"type": "string", "enum": [1, true]})", "none of its values has its type"},
+           {R"({"$ref": "#"})", "describes no text"},
+           {R"({"allOf": [{}, {}]})", "'allOf' of several"},
+           {R"({"type": "array", "items": {"type": "array", "items": {"type": "string", "maxLength": 5000},
                "maxItems": 5000}})",
-           "too large"}})
+            "too large"}})
     EXPECT_TRUE(says(sentence_of([&] { of_schema(json::parse(schema)); }), part)) << schema;
 }
 

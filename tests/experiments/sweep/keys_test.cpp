@@ -28,10 +28,11 @@ struct KeysOfRuns : testing::Test {
 };
 
 TEST_F(KeysOfRuns, NullIsAValueOfOptionalOnesAlone) {
-  const std::set<std::string> optional{"/target/inflate",         "/engine/memory_fraction", "/workload/system",
-                                       "/workload/start",         "/workload/date",          "/workload/rate",
-                                       "/workload/ttft_limit",    "/workload/tpot_limit",    "/trace",
-                                       "/workload/prompt_tokens", "/workload/rates"};
+  const std::set<std::string> optional{
+      "/target/inflate",  "/engine/memory_fraction", "/workload/system",     "/workload/start",
+      "/workload/date",   "/workload/rate",          "/workload/ttft_limit", "/workload/tpot_limit",
+      "/trace",           "/workload/prompt_tokens", "/workload/rates",      "/sampling/response_format",
+      "/parallel/tensor", "/parallel/expert"};
   for (const RunKey& key : run_keys()) {
     const std::string sentence = refusal(key.pointer, nullptr);
     EXPECT_EQ(sentence.empty(), optional.contains(key.pointer)) << key.pointer << ": " << sentence;

@@ -24,13 +24,13 @@ std::vector<std::string> on_threads(int ranks, const std::function<void(int)>& f
   return why;
 }
 
-struct RanksOnHosts : ::testing::TestWithParam<std::string> {
+struct ParityAmongRanks : ::testing::TestWithParam<std::string> {
   std::unique_ptr<HostBackend> cpu = cpu_backend(2, GetParam());
   ReferenceBackend reference;
 };
 
 // 1e8 + (-1e8) + 1 and every other order differ in f32.
-TEST_P(RanksOnHosts, all_reduce) {
+TEST_P(ParityAmongRanks, all_reduce) {
   constexpr int kRanks = 3, kNumbers = 74;
   const auto group = std::make_shared<RankGroup>(kRanks);
   const auto own = [](int rank, int i) { return (rank == 0 ? 1e8f : rank == 1 ? -1e8f : 1.0f) + float(i) / 8; };
@@ -55,18 +55,18 @@ TEST_P(RanksOnHosts, all_reduce) {
                    "all_reduce", "dense"));
 }
 
-TEST_P(RanksOnHosts, join) {
+TEST_P(ParityAmongRanks, join) {
   const auto group = std::make_shared<RankGroup>(2);
   cpu->join({group, 0});  // nothing is to be prepared in host memory, so nobody is waited for
 }
 
-TEST_P(RanksOnHosts, zeros) {
+TEST_P(ParityAmongRanks, zeros) {
   const Tensor x = cpu->zeros({3, 5});
   EXPECT_EQ(x.shape(), Shape({3, 5}));
   EXPECT_TRUE(std::ranges::all_of(x.values<float>(), [](float v) { return v == 0; }));
 }
 
-TEST_P(RanksOnHosts, held_experts) {
+TEST_P(ParityAmongRanks, held_experts) {
   Backend& b = *cpu;
   constexpr int kExperts = 6, kUsed = 2, kRows = 5, kWidth = 3;
   const Tensor logits = Tensor::host({kRows, kExperts}, DType::f32);
@@ -131,7 +131,7 @@ TEST(Ranks, ThatBringDifferentThingsAreRefused) {
   for (const std::string& sentence : why) EXPECT_TRUE(says(sentence, "went different ways", "decisions of", "clock"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RanksOnHosts, ::testing::ValuesIn(cpu_instructions()),
+INSTANTIATE_TEST_SUITE_P(Cpu, ParityAmongRanks, ::testing::ValuesIn(cpu_instructions()),
                          [](const auto& i) { return i.param; });
 
 }  // namespace

@@ -192,6 +192,43 @@ class Grammar::Builder {
   std::vector<std::pair<Part, std::int32_t>> queue_;
 };
 
-Network Grammar::network(Part start) const { return Builder(*this).network(start); }
+namespace {
+
+// Takes away edges behind which no text ends, so that no way that is begun is a dead end. What is used by what it leads
+// to, and by what it calls, is met once for each.
+void trim(Network& made) {
+  const std::size_t n = made.nodes.size();
+  std::vector<std::vector<std::int32_t>> before(n);
+  for (std::size_t from = 0; from < n; ++from)
+    for (const Network::Edge& e : made.nodes[from]) {
+      before[std::size_t(e.to)].push_back(std::int32_t(from));
+      if (e.kind == Network::Kind::call) before[std::size_t(e.rule)].push_back(std::int32_t(from));
+    }
+  std::vector<std::uint8_t> ends(made.ends);  // whether a text may end behind a node
+  const auto leads = [&](const Network::Edge& e) {
+    return ends[std::size_t(e.to)] != 0 && (e.kind != Network::Kind::call || ends[std::size_t(e.rule)] != 0);
+  };
+  std::vector<std::int32_t> open;
+  for (std::size_t i = 0; i < n; ++i)
+    if (ends[i] != 0) open.push_back(std::int32_t(i));
+  while (!open.empty()) {
+    const std::int32_t node = open.back();
+    open.pop_back();
+    for (const std::int32_t from : before[std::size_t(node)]) {
+      if (ends[std::size_t(from)] != 0 || std::ranges::none_of(made.nodes[std::size_t(from)], leads)) continue;
+      ends[std::size_t(from)] = 1;
+      open.push_back(from);
+    }
+  }
+  for (auto& edges : made.nodes) std::erase_if(edges, [&](const Network::Edge& e) { return !leads(e); });
+}
+
+}  // namespace
+
+Network Grammar::network(Part start) const {
+  Network made = Builder(*this).network(start);
+  trim(made);
+  return made;
+}
 
 }  // namespace foretoken

@@ -228,6 +228,17 @@ TEST(JsonGrammar, KeywordsThatAreNotComputedAreNamed) {
     EXPECT_TRUE(says(sentence_of([&] { of_schema(json::parse(schema)); }), part)) << schema;
 }
 
+// What can never end is not begun.
+TEST(Grammar, DeadEndsAreTakenAway) {
+  for (const char* pattern : {"a[^\\s\\S]b|cd", "(?:ab*[^\\s\\S])?cd"}) {
+    Automaton a = of_regex(pattern);
+    EXPECT_EQ(a.next(a.start(), 'a'), Automaton::kDead) << pattern;
+    EXPECT_TRUE(matches(a, "cd")) << pattern;
+  }
+  const json endless{{"properties", {{"more", {{"$ref", "#"}}}}}, {"required", {"more"}}};
+  EXPECT_TRUE(says(sentence_of([&] { of_schema(endless); }), "describes no text"));
+}
+
 TEST(Grammar, RulesMayCallThemselvesBehindSomethingElseAlone) {
   Grammar g;
   const Grammar::Part nested = g.rule();  // a^n b^n

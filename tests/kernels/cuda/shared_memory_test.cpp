@@ -173,6 +173,7 @@ TEST(SharedMemory, every_kernel_that_declares_some_is_known_here) {
       {"attention/mass.cu", 2},               // three f32 arrays of kMassThreads: at most 1 KB
       {"attention/plain.cu", 1},              // kPlainBytes
       {"attention/prompt_tree.cuh", 1},       // prompt_bytes
+      {"attention/rope_part.cu", 1},          // 8 bytes for each pair of a head's numbers: at most 1 KB
       {"attention/rope_store.cu", 1},         // rope_store_bytes
       {"attention/select.cu", 3},             // kScoreBytes; two small arrays of keep_pages: at most 1 KB
       {"attention/stream.cuh", 1},            // attention_stream_bytes

@@ -11,6 +11,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"/plugins", "plugins/"},
     {"/engine/threads", "shows in speed alone"},
     {"/engine/numerics", "of CUDA alone"},
+    {"/sampling/response_format", "response_format_test"},
     {"/parallel/tensor", "divided_runs_test"},
     {"/parallel/expert", "framework/ranks/"},
     {"/measure/repeats", "runner_test"},

@@ -91,9 +91,8 @@ __device__ float score_of(const Route& a, float logit, float peak) {
 }
 
 // What experts are chosen by, where that is not their logits.
-template <int kEach>
-__device__ void make_keys(const Route& a, const float (&v)[kEach], float peak, double mass, int lane,
-                          float (&keys)[kEach]) {
+template <int kEach> __device__ void make_keys(const Route& a, const float (&v)[kEach], float peak, double mass,
+                                               int lane, float (&keys)[kEach]) {
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int e = lane + 32 * i;
@@ -127,11 +126,7 @@ template <int kEach, bool kPlain> __device__ void choose(const Route& a, int row
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int e = lane + 32 * i;
-      float k;
-      if constexpr (kPlain)
-        k = key_of(v[i]);
-      else
-        k = keys[i];
+      const float k = kPlain ? key_of(v[i]) : keys[kPlain ? 0 : i];
       const bool behind = e < a.experts && (k < before || (k == before && e > expert));
       if (behind && (at == 0x7fffffff || k > best)) {
         best = k;

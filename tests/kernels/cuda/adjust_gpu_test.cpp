@@ -45,7 +45,7 @@ TEST(AdjustOnTheGpu, masks_are_those_of_the_reference) {
     for (const int rows : {1, 9, 64, 150}) {
       if (vocab > 10000 && rows > 9) continue;
       const Tensor logits = random_tensor({rows, vocab}, unsigned(vocab + rows), 3);
-      std::mt19937 engine(unsigned(vocab));
+      std::mt19937 engine{unsigned(vocab)};
       std::vector<std::vector<std::uint32_t>> bits;
       std::vector<Tensor> kept;
       std::vector<const std::uint32_t*> here, there;

@@ -39,7 +39,7 @@ void expect_sampling(const Sampling& s, int vocab) {
     if (!(b.bias >= -100 && b.bias <= 100))
       refuse("'logit_bias' of token " + std::to_string(b.token) + " must lie in [-100, 100]; -100 forbids a token");
   }
-  const Tally tally({}, s.logit_bias, {}, {});
+  const Tally tally({}, s.logit_bias, {});
   if (std::ranges::count_if(tally.token_counts(), [](const TokenCount& c) { return std::isinf(c.bias); }) == vocab)
     refuse("'logit_bias' forbids all " + std::to_string(vocab) +
            " tokens of the vocabulary, so that none could follow; leave at least one without -100");
